@@ -8,13 +8,13 @@ Guarantees: the same seed makes the same mail. Content is in wire form: lines en
 from __future__ import annotations
 
 import random
-import re
 from dataclasses import dataclass
 from email.message import EmailMessage
 from email.policy import SMTP
 from typing import TYPE_CHECKING, Final
 
 from shared.errors import PillarboxError
+from shared.mail.submitted import as_submitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +65,6 @@ _DOMAINS: Final = [
 ]
 _UTF8_RECIPIENT: Final = "jörg.størm@bücher.example"
 _KINDS: Final = ("plain", "plain", "plain", "8bit", "multipart", "attachment", "utf8")
-_NEWLINE: Final = re.compile(rb"\r\n|\r|\n")
 # Sizes as mail has them: many small, a few large. Octets of the largest part.
 _SIZES: Final = (1_000, 1_000, 2_000, 4_000, 4_000, 8_000, 20_000, 60_000)
 _LARGE: Final = (500_000, 5_000_000)
@@ -104,12 +103,6 @@ def from_folder(folder: Path, seed: int) -> Iterator[Sample]:
     for number, file in enumerate(files):
         recipients = tuple(f"r{number}.{i}@{chance.choice(_DOMAINS)}" for i in range(chance.randint(1, 5)))
         yield Sample(f"demo.{number}@pillarbox.example", recipients, as_submitted(file.read_bytes()))
-
-
-def as_submitted(content: bytes) -> bytes:
-    """As a submitting client sends a file: every line, the last one too, ends with CR LF (RFC 5321 section 2.3.8)."""
-    lines = _NEWLINE.sub(b"\r\n", content)
-    return lines if not lines or lines.endswith(b"\r\n") else lines + b"\r\n"
 
 
 def _compose(kind: str, sender: str, recipients: tuple[str, ...], size: int, chance: random.Random) -> bytes:

@@ -9,12 +9,10 @@ See: docs/how-to/schedule-mail.md; queued/schedule.py; sql/schema/16_schedule.sq
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from operate.transports import check_option
+from operate import schedule
+from operate.schedule import When
 from scripts import one_connection
 from scripts.commands import schedule_mail
 from scripts.options import finish
@@ -22,15 +20,15 @@ from scripts.output import records
 from scripts.output.records import fields
 from scripts.output.table import Column, Table
 from shared import cron
-from shared.errors import PillarboxError
-from shared.masking import show
-from shared.postgres import database
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Awaitable, Callable
+    from datetime import datetime
 
-_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+    from operate.shapes.settings import ScheduleChanged, ScheduledOnce
+    from shared.postgres import database
+
 _COLUMNS: Final = (
     Column("id"),
     Column("next", gives=4),
@@ -41,8 +39,6 @@ _COLUMNS: Final = (
     Column("from", gives=3, least=16, whole=True),
     Column("state", least=8),
 )
-_CLOCKS_APART: Final = timedelta(days=1)  # at most, between PostgreSQL's and this host's
-_LEAST, _MOST = -9, 9  # priorities, as in the table
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -84,70 +80,20 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def add(options: argparse.Namespace) -> int:
     """Add a schedule, or queue one message for later."""
-    if not _LEAST <= options.priority <= _MOST:
-        raise PillarboxError(f"--priority: {options.priority} is out of range; allowed: {_LEAST} to {_MOST}")
-    if options.id is None and options.every is not None:
-        raise PillarboxError("schedule add: ID is missing; allowed: with --every a name to list and remove it by")
-    if options.id is not None and not _ID.fullmatch(options.id):
-        raise PillarboxError(f"ID: {show(options.id)}; allowed: 1 to 64 letters, digits, underscores and hyphens")
-    check_option(options.config, [options.transport])
-    _check_time(options)
+    when = When(options.id, options.every, options.at, options.timezone, options.transport, options.priority)
+    schedule.check(options.config, when)
     mail = schedule_mail.read_mail(options.sender, options.recipients, options.file)
-    return _ask(options, partial(_add_recurring if options.every is not None else _add_once, options, mail))
-
-
-def _check_time(options: argparse.Namespace) -> None:
-    """Refuse a time that cannot be used before the message is typed; by PostgreSQL's clock it is judged afterwards."""
-    now = datetime.now(UTC)
-    if options.every is not None:
-        schedule_mail.first_occurrence(options.every, options.timezone, now)
-    else:
-        schedule_mail.instant(options.at, options.timezone, now - _CLOCKS_APART)
-
-
-async def _add_recurring(options: argparse.Namespace, mail: schedule_mail.Mail, connection: database.Connection) -> int:
-    occurrence = schedule_mail.first_occurrence(options.every, options.timezone, await _now(connection))
-    made = await database.fetch(
-        connection,
-        "schedule_add",
-        id=options.id,
-        cron=options.every,
-        timezone=options.timezone,
-        sender=mail.sender,
-        recipients=list(mail.recipients),
-        content=schedule_mail.recurring(mail.content),
-        transportid=options.transport,
-        priority=options.priority,
-        smtputf8=mail.smtputf8,
-        next_at=occurrence,
-    )
-    if not made:
-        raise PillarboxError(f"ID: there is a schedule {show(options.id)} already; remove it first, or use another ID")
-    words = f"{options.id}: {cron.explain(options.every)}, {options.timezone}; first {_shown(occurrence)}"
-    return _tell(options, words, id=options.id, next=occurrence.isoformat())
-
-
-async def _add_once(options: argparse.Namespace, mail: schedule_mail.Mail, connection: database.Connection) -> int:
-    at = schedule_mail.instant(options.at, options.timezone, await _now(connection))
-    [row] = await database.fetch(
-        connection,
-        "schedule_once",
-        sender=mail.sender,
-        recipients=list(mail.recipients),
-        content=mail.content,
-        key=options.id and f"schedule:{options.id}:once",
-        deliver_at=at,
-        transportid=options.transport,
-        priority=options.priority,
-        jobid=options.id,
-        smtputf8=mail.smtputf8,
-    )
-    return _tell(options, f"message {row.message} is sent {_shown(at)}", message=str(row.message), at=at.isoformat())
+    if options.every is None:
+        once = _ask(options, lambda connection: schedule.once(connection, when, mail))
+        return _tell(options, f"message {once.message} is sent {_shown(once.at)}", once)
+    made = _ask(options, lambda connection: schedule.recurring(connection, when, mail))
+    words = f"{made.id}: {cron.explain(options.every)}, {options.timezone}; first {_shown(made.next)}"
+    return _tell(options, words, made)
 
 
 def list_schedules(options: argparse.Namespace) -> int:
     """Print every schedule."""
-    rows = _ask(options, lambda connection: database.fetch(connection, "schedule_list"))
+    rows = _ask(options, schedule.listed)
     if options.json:
         records.lines(map(fields, rows))
         return 0
@@ -166,53 +112,20 @@ def _cells(row: database.Row) -> tuple[object, ...]:
 
 def remove(options: argparse.Namespace) -> int:
     """Forget a schedule."""
-    return _done(options, "schedule_remove", "is removed")
+    gone = _ask(options, lambda connection: schedule.remove(connection, options.id))
+    return _tell(options, f"{gone.id} is removed", gone)
 
 
 def enable(options: argparse.Namespace) -> int:
     """Send it again; occurrences that were missed while it was disabled are not sent."""
-
-    async def work(connection: database.Connection) -> int:
-        known = await _known(connection, options.id)
-        try:
-            occurrence = cron.following(known.cron, known.timezone, await _now(connection))
-        except cron.CronRefused as error:
-            raise PillarboxError(f"{options.id}: {error}; remove it and add it again") from None
-        await database.fetch(connection, "schedule_enable", id=options.id, next_at=occurrence)
-        words = f"{options.id} is enabled; next {_shown(occurrence)}"
-        return _tell(options, words, id=options.id, next=occurrence.isoformat())
-
-    return _ask(options, work)
+    made = _ask(options, lambda connection: schedule.enable(connection, options.id))
+    return _tell(options, f"{made.id} is enabled; next {_shown(made.next)}", made)
 
 
 def disable(options: argparse.Namespace) -> int:
     """Send it no more."""
-    return _done(options, "schedule_pause", "is disabled")
-
-
-def _done(options: argparse.Namespace, query: str, words: str) -> int:
-    """Run a query on a schedule that is there, and say so."""
-
-    async def work(connection: database.Connection) -> int:
-        await _known(connection, options.id)
-        await database.fetch(connection, query, id=options.id)
-        return _tell(options, f"{options.id} {words}", id=options.id)
-
-    return _ask(options, work)
-
-
-async def _known(connection: database.Connection, name: str) -> database.Row:
-    rows = {row.id: row for row in await database.fetch(connection, "schedule_list")}
-    if name not in rows:
-        raise PillarboxError(f"ID: no schedule {show(name)}; allowed: {', '.join(rows) or 'there are none'}")
-    return rows[name]
-
-
-async def _now(connection: database.Connection) -> datetime:
-    """By the server's clock, which decides when mail is due."""
-    [row] = await database.fetch(connection, "schedule_clock")
-    now: datetime = row.now
-    return now
+    made = _ask(options, lambda connection: schedule.disable(connection, options.id))
+    return _tell(options, f"{made.id} is disabled", made)
 
 
 def _ask[Answer](options: argparse.Namespace, work: Callable[[database.Connection], Awaitable[Answer]]) -> Answer:
@@ -220,8 +133,8 @@ def _ask[Answer](options: argparse.Namespace, work: Callable[[database.Connectio
     return one_connection.ask(one_connection.configured(options), "pillarbox schedule", work)
 
 
-def _tell(options: argparse.Namespace, words: str, **values: str) -> int:
-    return records.tell(words, values, as_json=options.json)
+def _tell(options: argparse.Namespace, words: str, done: ScheduleChanged | ScheduledOnce) -> int:
+    return records.tell(words, done.model_dump(exclude_unset=True), as_json=options.json)
 
 
 def _shown(at: datetime | None) -> str:

@@ -1,116 +1,31 @@
 """schedule_mail — the message of a schedule, from the operator's file and options
 
-Owns: checking addresses and times, and the fields that are removed from a recurring message.
-Guarantees: pillarbox.enqueue accepts the result.
+Owns: reading the file, or standard input.
 Raises: PillarboxError, one line that names the option, the value and the allowed values.
-See: RFC 5322 sections 3.6.1 (Date) and 3.6.4 (Message-ID); sql/schema/16_schedule.sql, schedule_send, which
-    gives every occurrence its own.
+See: operate/schedule_mail.py, which checks it.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from operate.schedule_mail import check_addresses, checked
 from scripts import standard_input
-from scripts.commands.sample_mail import as_submitted
-from shared import cron
 from shared.errors import PillarboxError
-from shared.mail.address import AddressRefused, parse
 from shared.masking import show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import tzinfo
 
-# A field and its folded lines, in a header section whose lines end with CR LF.
-_OF_ONE_OCCURRENCE: Final = re.compile(
-    rb"^(?:date|message-id)[ \t]*:[^\r\n]*\r\n(?:[ \t][^\r\n]*\r\n)*", re.IGNORECASE | re.MULTILINE
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Mail:
-    """One message for its recipients; `sender` "" is the null sender."""
-
-    sender: str
-    recipients: tuple[str, ...]
-    content: bytes
-
-    @property
-    def smtputf8(self) -> bool:
-        """Whether a peer must know SMTPUTF8 (RFC 6531): for an address or for the header."""
-        addresses = (self.sender, *self.recipients)
-        return not (all(address.isascii() for address in addresses) and _header(self.content)[0].isascii())
+    from operate.schedule_mail import Mail
 
 
 def read_mail(sender: str, recipients: Sequence[str], file: str) -> Mail:
     """The message in `file`, or on standard input when that is `-`."""
-    for option, address in (("--from", sender), *(("--to", each) for each in recipients)):
-        if option == "--from" and not address:
-            continue
-        try:
-            parse(address)
-        except AddressRefused as error:
-            raise PillarboxError(f"{option}: {show(address)}: {error}; allowed: local-part@domain") from None
+    check_addresses(sender, recipients)  # before the message is typed
     try:
         content = standard_input.read("the message, its header first") if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise PillarboxError(f"--file: {show(file)}: {error.strerror}") from None
-    if not content.strip():
-        raise PillarboxError(f"--file: {show(file)} is empty; allowed: a message with its header")
-    if b"\0" in content:
-        raise PillarboxError(f"--file: {show(file)} holds a NUL; allowed: a message by RFC 5322")
-    return Mail(sender, tuple(recipients), as_submitted(content))
-
-
-def recurring(content: bytes) -> bytes:
-    """The message without Date and Message-ID: each occurrence gets its own, or receivers would drop all but one."""
-    header, rest = _header(content)
-    return _OF_ONE_OCCURRENCE.sub(b"", header) + rest
-
-
-def instant(text: str, timezone: str, now: datetime) -> datetime:
-    """The time that `--at` names, in UTC; without an offset it is meant in the time zone."""
-    allowed = "a time to come such as 2026-12-24T18:00 or 2026-12-24T18:00+01:00"
-    try:
-        named = datetime.fromisoformat(text)
-    except ValueError:
-        raise PillarboxError(f"--at: {show(text)} is not a time; allowed: {allowed}") from None
-    if named.tzinfo is None:
-        local = named.replace(tzinfo=zone(timezone))
-        # There and back again is another hour where the clock was put forward over it.
-        if local.astimezone(UTC).astimezone(local.tzinfo).replace(tzinfo=None) != named:
-            raise PillarboxError(f"--at: {show(text)} does not exist in {timezone}: the clock is put forward over it")
-        named = local
-    if named <= now:
-        raise PillarboxError(f"--at: {show(text)} has passed; allowed: {allowed}")
-    return named.astimezone(UTC)
-
-
-def zone(name: str) -> tzinfo:
-    """The time zone that `--timezone` names."""
-    try:
-        return cron.zone(name)
-    except cron.CronRefused as error:
-        raise PillarboxError(f"--timezone: {error}") from None
-
-
-def first_occurrence(every: str, timezone: str, now: datetime) -> datetime:
-    """When `--every` comes first."""
-    zone(timezone)
-    try:
-        return cron.following(every, timezone, now)
-    except cron.CronRefused as error:
-        raise PillarboxError(f"--every: {error}") from None
-
-
-def _header(content: bytes) -> tuple[bytes, bytes]:
-    """The header section, and what follows it from the empty line on."""
-    if content.startswith(b"\r\n"):
-        return b"", content
-    end = content.find(b"\r\n\r\n")
-    return (content, b"") if end < 0 else (content[: end + 2], content[end + 2 :])
+    return checked(sender, recipients, content, file)

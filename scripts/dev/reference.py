@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from operate.doctor.checks import CHECKS
-from scripts.dev import citations, classification_reference, json_reference, policy_reference
+from scripts.dev import citations, classification_reference, http_reference, json_reference, policy_reference
 from scripts.output.commands import schema_text as output_schema
 from shared.config.condition.fields import ALIASES, ALLOWED, FIELDS
 from shared.config.json_schema import SCHEMAS, schema_text
@@ -60,6 +60,7 @@ def pages() -> dict[str, str]:
         "configuration.md": _configuration(),
         "doctor.md": _doctor(),
         "events.md": _events(),
+        "http.md": f"{_HEADING}\n{http_reference.page()}",
         "json.md": f"{_HEADING}\n{json_reference.page()}",
         "json.schema.json": output_schema(),
         "policy.md": f"{_HEADING}\n{policy_reference.page()}",

@@ -10,37 +10,18 @@ See: docs/reference/doctor.md for the checks; operate/doctor/checks.py for their
 from __future__ import annotations
 
 import asyncio
-import platform
-import shutil
-import socket
-import sysconfig
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from operate.doctor import host, reach
-from operate.doctor.certificates import certificates
-from operate.doctor.checks import CHECKS, Finding, Limits, Severity, worst
-from operate.doctor.examine import Look
-from operate.doctor.logins import refused_by, secrets
-from operate.doctor.next_hop import next_hop
-from operate.doctor.python import build
-from operate.doctor.server import disk
-from operate.doctor.windows import windows
+from operate.doctor.checks import Finding, Severity, worst
+from operate.doctor.whole import diagnosis, examine
 from scripts.config_files import load_both
 from scripts.options import finish
 from scripts.output import records
 from scripts.output.table import Column, Table
-from shared.errors import DatabaseUnavailable
-from shared.host_name import own_name
-from shared.postgres import database
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
-    from pathlib import Path
-
-    from shared.config.queued.settings import QueuedConfig
-    from shared.config.smtpd.settings import SmtpdConfig
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -56,48 +37,10 @@ def run(options: argparse.Namespace) -> int:
     smtpd, queued = load_both(options.config)
     findings = asyncio.run(examine(smtpd, queued, offline=options.offline))
     if options.json:
-        records.one(_as_json(findings))
+        records.one(diagnosis(findings).model_dump())
     else:
         show(findings, everything=options.all)
     return 1 if worst(findings) is Severity.ALARM else 0
-
-
-async def examine(
-    smtpd: SmtpdConfig, queued: QueuedConfig, limits: Limits | None = None, *, offline: bool = False
-) -> list[Finding]:
-    """Every finding, the gravest first, then in the order of the table of checks."""
-    environment = smtpd.environment
-    findings = await _database(smtpd, queued, limits)
-    findings += certificates(smtpd.servers, datetime.now(UTC))
-    findings += secrets(queued.transports)
-    findings.append(next_hop(queued))
-    findings.append(windows(queued.transports, datetime.now(UTC)))
-    findings.append(host.name(smtpd, queued, socket.getfqdn(), own_name()))
-    findings.append(build(platform.python_version(), sysconfig.get_config_vars()))
-    if database.is_embedded(environment.database.uri) and environment.var.exists():
-        usage = shutil.disk_usage(environment.var)
-        findings.append(disk(usage.free, usage.total, limits or Limits()))
-    if not offline:
-        findings += await reach.reached(queued, refused_by(findings))
-        findings.append(await reach.names(smtpd, queued))
-    order = list(CHECKS)
-    return sorted(findings, key=lambda finding: (-finding.verdict, order.index(finding.check)))
-
-
-async def _database(smtpd: SmtpdConfig, queued: QueuedConfig, limits: Limits | None) -> list[Finding]:
-    """The findings about the database; where it does not answer, that alone."""
-    environment = smtpd.environment
-    check = "server.reached"
-    try:
-        connection = await database.connect(_conninfo(environment.database.uri, environment.var), "pillarbox doctor")
-        try:
-            found = await Look(connection, smtpd, queued, limits).examine()
-        finally:
-            await connection.close()
-    except DatabaseUnavailable as error:
-        remedy = "start PostgreSQL, or correct environment.database.uri; then run doctor again"
-        return [Finding(check, Severity.ALARM, f"{error}; nothing in it was examined", remedy)]
-    return [Finding(check, Severity.OK, "PostgreSQL answers"), *found]
 
 
 def show(findings: Sequence[Finding], *, everything: bool = False) -> None:
@@ -111,23 +54,3 @@ def show(findings: Sequence[Finding], *, everything: bool = False) -> None:
     counts = {verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Severity}
     hint = "" if everything or not counts[Severity.OK] else "--all lists what is ok: "
     print(hint + ", ".join(f"{count} {verdict.name.lower()}" for verdict, count in counts.items()))
-
-
-def _as_json(findings: Sequence[Finding]) -> dict[str, object]:
-    return {
-        "verdict": worst(findings).name.lower(),
-        "findings": [
-            {"check": f.check, "verdict": f.verdict.name.lower(), "found": f.found, "remedy": f.remedy}
-            for f in findings
-        ],
-    }
-
-
-def _conninfo(uri: str, var: Path) -> str:
-    """As the daemons resolve it, but an embedded server that does not run is not started."""
-    found = database.resolve_running(uri, var)
-    if found is None:
-        raise DatabaseUnavailable(
-            f"no PostgreSQL runs under {var}: start it with `pillarbox up` or `pillarbox database start`"
-        )
-    return found

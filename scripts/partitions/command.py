@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from operate.partitions import layout, run
+from operate.partitions import layout, look, run
 from operate.partitions.audit import read_faults, repairs
 from operate.partitions.balance import balance as balanced
 from operate.partitions.balance import read_report
@@ -25,7 +25,6 @@ from scripts.output.interrupted import telling
 from scripts.partitions import show
 from shared.config.smtpd.load import load_smtpd
 from shared.errors import PillarboxError
-from shared.postgres import database
 
 if TYPE_CHECKING:
     import argparse
@@ -110,7 +109,7 @@ async def _show(options: argparse.Namespace) -> int:
     async with run.connected(conninfo) as connection:
         state = await run.read_state(connection)
         faults = await read_faults(connection)
-        counts = await _counts(connection)
+        counts = await look.counts(connection)
     show.leaves(state, counts, faults, configured, as_json=options.json)
     return 1 if faults else 0
 
@@ -169,7 +168,7 @@ async def _balance(options: argparse.Namespace, given: dict[str, float]) -> int:
     conninfo, _ = _configured(options)
     async with run.connected(conninfo) as connection:
         state = await run.read_state(connection)
-        counts = {} if given else await _counts(connection)
+        counts = {} if given else await look.counts(connection)
     weights = given or {
         id_: float(number)
         for leaf, ids in counts.items()
@@ -220,13 +219,6 @@ def _configured(options: argparse.Namespace) -> tuple[str, Layout]:
     settings = config.environment.database
     conninfo = one_connection.started(settings.uri, config.environment.var)
     return conninfo, layout.wanted(settings.partitions.leaves)
-
-
-async def _counts(connection: database.Connection) -> show.Counts:
-    counts: show.Counts = {}
-    for row in await database.fetch(connection, "partitions_rows"):
-        counts.setdefault(row.leaf, {})[row.partid or ""] = row.recipients
-    return counts
 
 
 def _weights(words: list[str]) -> dict[str, float]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from operate.partitions.balance import weigh
 from operate.partitions.layout import DEFAULT, PREFIX, natural, suffix_of, yaml
+from operate.partitions.look import told
 from operate.partitions.plan import script
 from scripts.output import records
 from scripts.output.table import Column, Table
@@ -20,35 +21,17 @@ if TYPE_CHECKING:
 
     from operate.partitions.audit import Fault
     from operate.partitions.layout import Layout
+    from operate.partitions.look import Counts
     from operate.partitions.plan import Round, Step
     from operate.partitions.run import State
 
 _AS_WANTED: Final = "the leaves are as wanted"
 
-type Counts = dict[str, dict[str, int]]  # recipients by leaf and id; "" is no id
-
 
 def leaves(state: State, counts: Counts, faults: Sequence[Fault], wanted: Layout, *, as_json: bool) -> None:
     """The leaves with their ids, recipients and bytes; what is wrong with them; whether smtpd.yaml agrees."""
     if as_json:
-        found = [
-            {
-                "leaf": leaf.name,
-                "ids": sorted(state.layout.get(suffix_of(leaf.name), ()), key=natural),
-                "recipients": sum(counts.get(leaf.name, {}).values()),
-                "by_id": counts.get(leaf.name, {}),
-                "bytes": leaf.bytes,
-            }
-            for leaf in state.leaves
-        ]
-        said = [{"leaf": f.leaf, "fault": f.fault, "object": f.object} for f in faults]
-        whole = {
-            "leaves": found,
-            "faults": said,
-            "interrupted": bool(state.leftovers),
-            "as_configured": state.layout == wanted,
-        }
-        records.one(whole)
+        records.one(told(state, counts, faults, wanted).model_dump())
         return
     rows = []
     for leaf in state.leaves:

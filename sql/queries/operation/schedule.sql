@@ -30,7 +30,7 @@ UPDATE pillarbox.schedules SET enabled = true, next_at = %(next_at)s, error = NU
 -- name: schedule_list
 -- Every schedule without its content, enabled ones first, in the order they come.
 SELECT id, cron, timezone, sender, recipients, length(content) AS size, transportid AS transport, priority, next_at, last_at,
-       last_message::text, enabled, made, error
+       last_message, enabled, made, error
   FROM pillarbox.schedules
  ORDER BY NOT enabled, next_at, id
 

@@ -1,6 +1,7 @@
-"""test_settings — suspends, suppressions and dead letters by HTTP
+"""test_settings — suspends, suppressions, dead letters, schedules, leaves and doctor by HTTP
 
-Owns: proofs about httpd/routes/suspends.py, suppressions.py and deadletters.py over real connections.
+Owns: proofs about httpd/routes/suspends.py, suppressions.py, deadletters.py, schedules.py, partitions.py and doctor.py
+    over real connections.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.fixtures.daemons.submit import numbered
+from tests.fixtures.database.operating import write_config
 
 if TYPE_CHECKING:
     from tests.fixtures.daemons.api import Api
@@ -98,3 +100,46 @@ async def test_dead_letters_are_listed_page_by_page_and_sent_once_more(api: Api,
     again = await client.post("/v1/deadletters/requeue", json=others)
     assert again.json() == {"wanted": 2, "requeued": 2, "gone": 0, "rest": 0}
     assert (await client.post("/v1/deadletters/requeue", json=others)).json()["wanted"] == 0
+
+
+async def test_schedules_are_added_listed_disabled_enabled_and_removed(api: Api) -> None:
+    client = await api.caller("olga", "operator", "sender", kind="person")
+    mail = {"from": "reports@example.com", "to": ["boss@example.net"], "message": "Subject: week\n\nAll is well.\n"}
+    made = await client.post("/v1/schedules", json={"id": "weekly", "every": "0 9 * * mon", **mail})
+    assert (made.status_code, made.json()["id"]) == (200, "weekly")
+    [shown] = (await client.get("/v1/schedules")).json()
+    assert (shown["cron"], shown["recipients"], shown["enabled"]) == ("0 9 * * mon", ["boss@example.net"], True)
+    again = await client.post("/v1/schedules", json={"id": "weekly", "every": "0 9 * * mon", **mail})
+    assert again.status_code == 409
+    assert (await client.post("/v1/schedules/weekly/disable")).json() == {"id": "weekly", "next": None}
+    assert [each["enabled"] for each in (await client.get("/v1/schedules")).json()] == [False]
+    assert (await client.post("/v1/schedules/weekly/enable")).json()["next"] == made.json()["next"]
+    assert (await client.delete("/v1/schedules/weekly")).status_code == 200
+    assert (await client.delete("/v1/schedules/weekly")).status_code == 404
+    later = await client.post("/v1/schedules", json={"id": "once", "at": "2999-12-24T18:00", **mail})
+    [[message, due]] = await api.system.rows("SELECT messages__id, next_retry FROM queue")
+    assert later.json()["message"] == str(message)
+    assert due.isoformat().startswith("2999-12-24T18:00")
+    for wrong in (
+        {"id": "x", **mail},
+        {"id": "x", "every": "daily", **mail},
+        {"every": "0 9 * * mon", **mail},
+        {"id": "x", "at": "2001-01-01", **mail},
+        {"id": "x", "every": "0 9 * * mon", **mail, "to": ["nobody"]},
+        {"id": "x", "every": "0 9 * * mon", **mail, "message": " "},
+    ):
+        assert (await client.post("/v1/schedules", json=wrong)).status_code == 422, wrong
+
+
+async def test_leaves_and_findings_are_those_of_the_commands(api: Api) -> None:
+    write_config(api.system.folder, api.system.uri)
+    client = await api.caller("olga", "operator", kind="person")
+    leaves = (await client.get("/v1/partitions")).json()
+    assert leaves["faults"] == []
+    assert sum(each["recipients"] for each in leaves["leaves"]) == 0
+    [counted] = await api.system.rows("SELECT count(*) FROM pg_partition_tree('queue') WHERE isleaf")
+    assert 0 < len(leaves["leaves"]) <= counted[0]
+    found = (await client.get("/v1/doctor")).json()
+    checks = {each["check"]: each["verdict"] for each in found["findings"]}
+    assert (checks["server.reached"], checks["schema.version"]) == ("ok", "ok")
+    assert found["verdict"] == found["findings"][0]["verdict"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from queued.signing.keys import zone_strings
 from queued.values import Body
-from scripts.commands.sample_mail import as_submitted
+from shared.mail.submitted import as_submitted
 from tests.fixtures.daemons.signing import MESSAGE, claimed, key, key_files, rule, signer
 from tests.fixtures.peers.fake_dns import FakeDns
 

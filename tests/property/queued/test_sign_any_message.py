@@ -19,7 +19,7 @@ from queued.signing.sign_content import body_digest, header_end
 from queued.smtp import content as smtp_content
 from queued.smtp.content import wire_pieces, wire_size, without_strays
 from queued.values import Body
-from scripts.commands.sample_mail import as_submitted
+from shared.mail.submitted import as_submitted
 from tests.fixtures.daemons.signing import MESSAGE, claimed, key_files, rule, signer, verified
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from operate.doctor.checks import Severity
+from operate.doctor.whole import examine
 from scripts.config_files import load_both
-from scripts.doctor.command import examine
 from tests.fixtures.daemons.submit import numbered
 from tests.fixtures.database.operating import Pillarbox
 

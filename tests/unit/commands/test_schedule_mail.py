@@ -1,6 +1,6 @@
 """test_schedule_mail — an operator's input becomes a valid message, or a one-line error
 
-Owns: proofs about scripts/commands/schedule_mail.py.
+Owns: proofs about operate/schedule_mail.py and scripts/commands/schedule_mail.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts.commands import schedule_mail
+from operate import schedule_mail
+from scripts.commands.schedule_mail import read_mail
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
@@ -42,14 +43,14 @@ def test_only_date_and_message_id_are_removed(content: bytes, left: bytes | None
 def test_a_file_is_read_with_the_line_ends_of_mail(tmp_path: Path) -> None:
     file = tmp_path / "mail.eml"
     file.write_bytes(b"Subject: x\n\nbody")
-    mail = schedule_mail.read_mail("a@b.example", ["c@d.example"], str(file))
+    mail = read_mail("a@b.example", ["c@d.example"], str(file))
     assert (mail.sender, mail.recipients, mail.content) == ("a@b.example", ("c@d.example",), PLAIN)
     assert not mail.smtputf8
 
 
 def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(PLAIN)))
-    assert schedule_mail.read_mail("", ["c@d.example"], "-").content == PLAIN
+    assert read_mail("", ["c@d.example"], "-").content == PLAIN
     assert capsys.readouterr().err == ""
 
 
@@ -59,7 +60,7 @@ def test_at_a_terminal_one_line_says_what_is_read_and_how_it_ends(
     terminal = io.TextIOWrapper(io.BytesIO(PLAIN))
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stdin", terminal)
-    assert schedule_mail.read_mail("", ["c@d.example"], "-").content == PLAIN
+    assert read_mail("", ["c@d.example"], "-").content == PLAIN
     said = capsys.readouterr()
     assert (said.out, said.err) == (
         "",
@@ -102,7 +103,7 @@ def test_invalid_mail_is_refused_with_its_option(
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(PillarboxError, match=f"^{says}") as refused:
-        schedule_mail.read_mail(sender, [recipient], str(file))
+        read_mail(sender, [recipient], str(file))
     assert "\n" not in str(refused.value)
 
 
