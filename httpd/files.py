@@ -2,7 +2,7 @@
 
 Guarantees: each is read again when it has changed, in a thread of its own, so that other requests do not wait. Where
     smtpd.yaml is on another host, its defaults: who may decide about held mail PostgreSQL knows by itself.
-Raises: ConfigError for a file that cannot be used.
+Raises: NotNow for a file that cannot be used.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from operate.errors import NotNow
 from shared.config.queued.load import load_queued
 from shared.config.smtpd.load import load_smtpd
 from shared.config.smtpd.settings import SmtpdConfig
+from shared.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +47,11 @@ class Files:
         state = _state(path)
         known = self._read.get(name)
         if known is None or known[0] != state:
-            known = self._read[name] = state, await asyncio.to_thread(load, path)
+            try:
+                known = self._read[name] = state, await asyncio.to_thread(load, path)
+            except ConfigError:
+                why = "is not beside httpd.yaml, or is not valid, and this needs it; `pillarbox doctor` says more"
+                raise NotNow(f"{name} {why}") from None
         return known[1]
 
 

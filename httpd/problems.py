@@ -115,7 +115,7 @@ def of(error: Exception) -> HTTPException:
     """The problem that an error of ours is to the client."""
     if isinstance(error, HTTPException):
         return error
-    if isinstance(error, (Refused, ConditionError)):
+    if isinstance(error, (Refused, ConditionError, ConfigError)):
         return _refusal(error)
     if database.refuses_value(error):
         return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, database.reason(error))
@@ -184,7 +184,9 @@ def noted(error: Exception, request: Request) -> HTTPException:
     return problem
 
 
-def _refusal(error: Refused | ConditionError) -> Problem:
+def _refusal(error: Refused | ConditionError | ConfigError) -> Problem:
+    if isinstance(error, ConfigError):
+        return unavailable("a configuration file beside httpd.yaml cannot be used; the log has it by the request's id")
     if isinstance(error, ConditionError):
         return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error), code="condition")
     return Problem(_status(error), error.reason)

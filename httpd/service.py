@@ -6,6 +6,7 @@ Owns: the configuration as it is now, the pool of connections, the keys, the way
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from httpd.access.address import client_address
@@ -31,6 +32,7 @@ class Service:
         """folder: where httpd.yaml is."""
         self.config = config
         self.files = Files(folder)
+        self.examining = asyncio.Lock()  # held by the one examination of doctor
         self.pool = pool
         self.receiver = receiver
         self.under_way = UnderWay()

@@ -1,6 +1,6 @@
 """doctor — what is wrong with queue, workers and server, and what to do about it
 
-Guarantees: one examination at a time; requests meanwhile wait for it and get the same.
+Guarantees: one examination at a time, on a connection of its own: further requests wait for their turn.
 See: operate/doctor/whole.py; docs/reference/doctor.md for the checks.
 """
 
@@ -19,5 +19,7 @@ router = APIRouter(prefix="/v1/doctor", tags=["doctor"])
 @router.get("")
 async def show(request: Request, caller: Annotated[Caller, needs("operate")]) -> Diagnosis:  # noqa: ARG001 - who may
     """Every finding, the gravest first. No next hop and no name server is contacted: `pillarbox doctor` does that."""
-    files = request.app.state.service.files
-    return diagnosis(await examine(await files.smtpd(), await files.queued(), offline=True))
+    service = request.app.state.service
+    smtpd, queued = await service.files.smtpd(), await service.files.queued()
+    async with service.examining:
+        return diagnosis(await examine(smtpd, queued, offline=True))

@@ -82,9 +82,11 @@ async def test_a_change_is_previewed_made_audited_and_undone(api: Api, factory: 
 
 
 async def test_each_verb_changes_what_it_says(api: Api, factory: Factory) -> None:
+    client = await api.caller("olga", "operator", kind="person")
+    nowhere = await client.post("/v1/queue/move", json={"all": True, "partition": "2"})  # no smtpd.yaml says which
+    assert (nowhere.status_code, "configuration file" in nowhere.json()["detail"]) == (503, True)
     write_config(api.system.folder, api.system.uri)
     (api.system.folder / "queued.yaml").write_text('{"transports": [{"id": "default"}, {"id": "slow"}]}')
-    client = await api.caller("olga", "operator", kind="person")
     waiting, held = factory.row(), factory.row(status="HOLD")
     await done(client, "/v1/queue/priority", condition=str(waiting), priority=-5)
     await done(client, "/v1/queue/delay", condition=str(waiting), **{"for": "2h"})

@@ -132,8 +132,10 @@ async def test_schedules_are_added_listed_disabled_enabled_and_removed(api: Api)
 
 
 async def test_leaves_and_findings_are_those_of_the_commands(api: Api) -> None:
-    write_config(api.system.folder, api.system.uri)
     client = await api.caller("olga", "operator", kind="person")
+    without = await client.get("/v1/doctor")
+    assert (without.status_code, "queued.yaml is not beside" in without.json()["detail"]) == (409, True)
+    write_config(api.system.folder, api.system.uri)
     leaves = (await client.get("/v1/partitions")).json()
     assert leaves["faults"] == []
     assert sum(each["recipients"] for each in leaves["leaves"]) == 0
