@@ -31,6 +31,17 @@ MEDIA_TYPE: Final = "application/problem+json"
 _RETRY: Final = "5"  # seconds after which our trouble may have passed
 #: Exit statuses of errors that are about the system, and not about what was asked for.
 _OF_SYSTEM: Final = frozenset({DatabaseUnavailable.exit_status, ConfigError.exit_status})
+_AS_RESEND: Final = "/emails"
+_RESEND_NAMES: Final = {
+    401: "missing_api_key",
+    403: "invalid_access",
+    404: "not_found",
+    405: "method_not_allowed",
+    409: "validation_error",
+    413: "validation_error",
+    422: "validation_error",
+    429: "rate_limit_exceeded",
+}
 _MOST_FAULTS: Final = 100
 _LONG: Final = 500  # characters of one
 #: One word for each status, for programs.
@@ -94,7 +105,18 @@ def answer(request: Request, error: HTTPException) -> Response:
     content = _content_of(error, getattr(request.state, "request_id", None))
     if error.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
         headers.setdefault("Retry-After", _RETRY)
+    if request.url.path.startswith(_AS_RESEND):
+        return Response(_as_resend(error, content), error.status_code, headers, "application/json")
     return Response(content, error.status_code, headers, MEDIA_TYPE)
+
+
+def _as_resend(error: HTTPException, content: bytes) -> bytes:
+    """The same with the members that Resend's clients read, which take no other media type than JSON."""
+    members = json.loads(content)
+    names = {"idempotency_key_reused": "invalid_idempotent_request"}
+    names["idempotency_key_busy"] = "concurrent_idempotent_requests"
+    name = names.get(members["code"]) or _RESEND_NAMES.get(error.status_code, "application_error")
+    return json.dumps({**members, "statusCode": error.status_code, "message": members["detail"], "name": name}).encode()
 
 
 def octets(status: HTTPStatus, detail: str) -> bytes:
@@ -232,3 +254,9 @@ RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     status: {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: {"schema": _REFERENCE}}}
     for status in (400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, 431, 503)
 }
+
+
+def as_json() -> dict[int | str, dict[str, Any]]:
+    """The same, for routes whose clients take no other media type than JSON."""
+    content = {"application/json": {"schema": _REFERENCE}}
+    return {status: {"description": each["description"], "content": content} for status, each in RESPONSES.items()}

@@ -23,6 +23,7 @@ from httpd.sending.send import Origin, enveloped, submit
 from shared.mail.message import Once
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from uuid import UUID
 
     from starlette.requests import Request
@@ -36,11 +37,14 @@ _AT_ONCE: Final = 100  # messages of a batch that are under way together: what s
 _ENVELOPE: Final = ("from", "to", "scheduled_at", "priority")
 
 
-async def one(request: Request) -> tuple[UUID, bool]:
-    """Send the message of a request: its number, and whether it was sent before under the same key."""
+async def one(request: Request, given: Any = None) -> tuple[UUID, bool]:
+    """Send the message of a request: its number, and whether it was sent before under the same key.
+
+    given: what was read of it already.
+    """
     service: Service = request.app.state.service
     origin = _origin(request)
-    send, content = await _read_one(request)
+    send, content = await _read_one(request) if given is None else (_checked(given), None)
     principal = origin.caller.principal
     key = idempotency.checked(request.headers.get("idempotency-key"))
     if key is None:
@@ -54,8 +58,13 @@ async def one(request: Request) -> tuple[UUID, bool]:
         return await submit(service.receiver.service, origin, await _enveloped(service, send, content), once), False
 
 
-async def batch(request: Request) -> list[BatchAnswer]:
-    """Send the messages of a request: the answer to each, in their order."""
+async def batch(
+    request: Request, translated: Callable[[Any], Any] | None = None, *, strict: bool = False
+) -> list[BatchAnswer]:
+    """Send the messages of a request: the answer to each, in their order.
+
+    translated: what a message is in our form; strict: nothing is sent if one of them has another form.
+    """
     service: Service = request.app.state.service
     origin = _origin(request)
     _media_type(request, _JSON)
@@ -67,6 +76,10 @@ async def batch(request: Request) -> list[BatchAnswer]:
     if not 0 < len(messages) <= MOST_MESSAGES:
         what = f"a batch of {len(messages)} is not taken; allowed: 1 to {MOST_MESSAGES}"
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, what)
+    if translated is not None:
+        messages = [translated(each) for each in messages]
+    for number, each in enumerate(messages if strict else ()):
+        _checked(each, number)
     key = idempotency.checked(request.headers.get("idempotency-key"))
     principal = origin.caller.principal
     print_ = idempotency.fingerprint(b"batch", body)
@@ -93,11 +106,17 @@ async def batch(request: Request) -> list[BatchAnswer]:
 
 
 async def _one_of_many(service: Service, origin: Origin, given: Any, once: Once | None) -> UUID:
+    mail = await _enveloped(service, _checked(given), None)
+    return await submit(service.receiver.service, origin, mail, once)
+
+
+def _checked(given: Any, number: int | None = None) -> Send:
+    """A message in our form; Problem 422. number: which of a batch."""
     try:
-        send = SEND.validate_python(given)
+        return SEND.validate_python(given)
     except ValidationError as error:
-        raise problems.invalid(error.errors(include_url=False), "body") from None
-    return await submit(service.receiver.service, origin, await _enveloped(service, send, None), once)
+        place = "body" if number is None else f"body[{number}]"
+        raise problems.invalid(error.errors(include_url=False), place) from None
 
 
 async def _read_one(request: Request) -> tuple[Send, bytes | None]:

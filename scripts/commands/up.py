@@ -152,6 +152,9 @@ async def _serve(
         for warning in warnings:
             _warn(warning)
         print(f"submit to {_place(daemons[0].status)}, look with pillarbox queue list")
+        if without_api is None:
+            for line in api.first_steps(daemons[1].address):
+                print(line)
         await _until(asked, smtpd)
 
 

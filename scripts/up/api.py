@@ -28,3 +28,17 @@ def why_not(folder: Path, smtpd: SmtpdConfig) -> str | None:
     if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "httptools")):
         return "its packages are missing; allowed: pip install 'pillarbox[web]'"
     return None
+
+
+def first_steps(address: tuple[str, int]) -> list[str]:
+    """How to send a mail by HTTP, and to see what became of it."""
+    host, port = address
+    place = f"http://{'127.0.0.1' if host in {'0.0.0.0', '[::]'} else host}:{port}/v1"  # noqa: S104 - as it listens
+    shown = '-H "Authorization: Bearer $KEY"'
+    mail = '{"from": "me@example.com", "to": "you@example.net", "subject": "Hello", "text": "Hello"}'
+    return [
+        f"send by HTTP ({place}/docs) with a key:",
+        "  pillarbox principal add me --kind application; KEY=$(pillarbox key add me)",
+        f"  curl -sS {place}/messages {shown} -H 'Content-Type: application/json' -d '{mail}'",
+        f"  curl -sS {place}/messages/ID {shown}",
+    ]
