@@ -83,8 +83,10 @@ ATTEMPTS: Final = History(
         "duration": _SPAN,
         "tls": _TEXT,
         "source": _TEXT,
+        "conversation": _TEXT,
+        "xact": _BIG,
     },
-    optional=frozenset({"tls", "source"}),
+    optional=frozenset({"tls", "source", "conversation", "xact"}),
 )
 
 ARCHIVE: Final = History(
