@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, override
+from typing import TYPE_CHECKING, Any, Final, override
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -19,6 +19,9 @@ from smtpd import tls
 
 if TYPE_CHECKING:
     from shared.config.httpd.settings import HttpdLimits, HttpdTimeout
+
+
+_LINGER: Final = 2.0  # seconds in which what a refused client still sends is thrown away (RFC 9112 section 9.6)
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -112,4 +115,10 @@ class LimitedProtocol(HttpToolsProtocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self.transport.write(problems.octets(status, detail))
-        self.transport.close()
+        if status is HTTPStatus.SERVICE_UNAVAILABLE or not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        # Closed at once, while its client is still sending, the connection would be reset, and the answer lost with it.
+        self.transport.write_eof()
+        self.flow.resume_reading()
+        self.loop.call_later(_LINGER, self.transport.close)

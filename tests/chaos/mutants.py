@@ -82,8 +82,8 @@ MUTANTS: Final = (
     Mutant(
         "results kept until recorded",
         "queued/result.py",
-        "        await self._rest(pause)\n        if len(group) == 1:\n",
-        "        self._done(group)\n        return\n        if len(group) == 1:\n",
+        "                self._backlog.back()\n                await self._rest(pause)\n",
+        "                self._done(group)\n                continue\n",
         "results-wait",
         "duplicates",
     ),

@@ -38,6 +38,7 @@ PARTS: Final = (
     "schedule",
     "paces",
     "notices",
+    "webhooks",
 )
 WORKER: Final = Worker("dying", "true", "queued.yaml: workers[0].where")
 

@@ -19,6 +19,7 @@ import psycopg
 import pytest
 
 from tests.fixtures.daemons.system import ROOT
+from tests.fixtures.peers.free_port import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,9 +80,7 @@ def taken() -> Iterator[socket.socket]:
 @pytest.fixture
 def free() -> int:
     """A free port."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
+    return free_port()
 
 
 @pytest.fixture
