@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0  # seconds between tries of results that wait apart
 _SHARE: Final = 3  # times as long as such a try took, the others have
+_WAITED: Final = 1.0  # seconds: a try that was so long in PostgreSQL has waited for its lock already
 
 
 class Backlog:
@@ -121,11 +122,13 @@ class Backlog:
                 self._others = deque(other for other in self._others if other.claimed.message_id != message)
                 self._apart.extend(theirs)
         self._apart.append(result)
-        pause = self._pause
+        # Whoever waits for the lock has the row before a claim, which passes over locked rows: so wait there, not here. The
+        # lease may be over, for a heartbeat cannot put it off meanwhile.
+        pause = 0.0 if locked and took >= _WAITED else self._pause
         if self.is_apart or first:
             self._rested = monotonic() + pause
             self._due = self._rested + _SHARE * took
-            self._pause = min(2 * pause, _LONGEST_PAUSE)
+            self._pause = min(2 * pause, _LONGEST_PAUSE) if pause else self._pause
         return pause
 
     def put_aside(self) -> Result:

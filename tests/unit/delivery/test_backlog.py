@@ -69,6 +69,17 @@ def test_what_waits_apart_is_tried_soon_when_nothing_else_waits(clock: Clock) ->
     assert (len(waiting), waiting.seconds()) == (0, float("inf"))
 
 
+def test_what_waited_for_its_lock_waits_for_it_again_at_once_when_nothing_else_waits(clock: Clock) -> None:
+    waiting = backlog(in_hand(1))
+    for _ in range(3):
+        assert ids(waiting) == [1]
+        waiting.put_apart(2.0, locked=True)
+        assert waiting.seconds() == 0
+    ids(waiting)
+    waiting.put_apart(0.02, locked=True)
+    assert waiting.seconds() > 0
+
+
 def test_results_of_a_locked_message_wait_together_until_one_is_recorded(clock: Clock) -> None:
     first = in_hand(1)
     waiting = backlog(first, in_hand(2, message_id=first.message_id), in_hand(3))
