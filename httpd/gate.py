@@ -1,8 +1,8 @@
 """gate — what every request passes on its way in, and every answer on its way out
 
-Owns: request ids; who asks, before anything of a body is read; the limits on bodies; the refusal of compressed bodies,
-    which a few octets could make endless; one event for each answer.
-Guarantees: who shows no valid key gets no further than here, but for the description of the API. No more of a body is
+Owns: request ids; the caller, before anything of a body is read; the limits on bodies; the refusal of compressed
+    bodies, which a few octets could make endless; one event for each answer.
+Guarantees: a request without a valid key is refused here, but for the description of the API. No more of a body is
     kept than is allowed, whatever the client said its length was. An id from the client is used only if it is short
     and plain.
 See: RFC 9110 sections 8.4 (Content-Encoding) and 15.5.14 (413).

@@ -122,8 +122,8 @@ class Backlog:
                 self._others = deque(other for other in self._others if other.claimed.message_id != message)
                 self._apart.extend(theirs)
         self._apart.append(result)
-        # Whoever waits for the lock has the row before a claim, which passes over locked rows: so wait there, not here. The
-        # lease may be over, for a heartbeat cannot put it off meanwhile.
+        # A try that waits for the lock has the row before a claim, which passes over locked rows: so wait there, not
+        # here. The lease may be over, for a heartbeat cannot put it off meanwhile.
         pause = 0.0 if locked and took >= _WAITED else self._pause
         if self.is_apart or first:
             self._rested = monotonic() + pause

@@ -1,1 +1,1 @@
-"""access — who asks: API keys, the address of a client, and what a caller may."""
+"""access — the caller of a request: its API key or address, and its rights."""

@@ -1,4 +1,4 @@
-"""caller — who asks, and what it may
+"""caller — the principal that a request acts for, and its rights
 
 Owns: the judgement by the scopes of a key and the roles of its principal.
 Guarantees: a caller may do what its key's scopes and its principal's roles both allow, and PostgreSQL judges again by

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from operate.condition.words import words_of
 from operate.errors import NotNow, NotThere
 from operate.queue.query import asked
-from operate.shapes.message import Message, MessageRecipient, Try
+from operate.shapes.mail import Attempt
+from operate.shapes.message import Message, MessageRecipient
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -29,9 +30,11 @@ async def message(connection: database.Connection, id_: UUID, *, own: bool) -> M
     rows = await database.fetch(connection, "message_recipients", message=id_, own=own, limit=_MOST_RECIPIENTS)
     if not rows:
         raise NotThere(f"there is no message {id_}, or it is older than history is kept")
-    tries: dict[int, list[Try]] = {}
+    tries: dict[int, list[Attempt]] = {}
     for row in await database.fetch(connection, "message_attempts", message=id_, limit=_MOST_TRIES):
-        tries.setdefault(row.id, []).append(Try.model_validate({k: v for k, v in row._asdict().items() if k != "id"}))
+        tries.setdefault(row.id, []).append(
+            Attempt.model_validate({k: v for k, v in row._asdict().items() if k != "id"})
+        )
     first = rows[0]
     return Message(
         id=id_,

@@ -32,14 +32,14 @@ class Recipient(Shape):
 
 
 class Attempt(Shape):
-    """One try."""
+    """One try at a recipient."""
 
     ts: datetime = meaning("When it ended.")
     retry_count: int = meaning("Which try it was.")
     worker: str | None = meaning("Who tried.")
     remote: str | None = meaning("The host.")
-    outcome: str = meaning("delivered, deferred or failed.")
-    scope: str | None = meaning("What the outcome is about: recipient, message, host, destination …")
+    outcome: str = meaning("delivered, deferred, failed, or lease_expired where the worker died.")
+    scope: str | None = meaning("What the outcome is about: recipient, message, destination or us.")
     uncertain: bool | None = meaning("Whether the host may have accepted the message.")
     reply_code: int | None = meaning("The code of the reply.")
     reply_text: str | None = meaning("The text of the reply or failure.")

@@ -4,24 +4,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from operate.shapes.mail import Attempt
 from operate.shapes.shape import Shape, meaning
-
-
-class Try(Shape):
-    """One try at a recipient."""
-
-    ts: datetime = meaning("When it ended.")
-    retry_count: int = meaning("Which try it was.")
-    worker: str | None = meaning("Who tried.")
-    remote: str | None = meaning("The host.")
-    outcome: str = meaning("delivered, deferred, failed, or lease_expired where the worker died.")
-    scope: str | None = meaning("What the outcome is about: recipient, message, destination or us.")
-    uncertain: bool | None = meaning("Whether the host may have accepted the message.")
-    reply_code: int | None = meaning("The code of the reply.")
-    reply_text: str | None = meaning("The text of the reply or failure.")
-    tls: str | None = meaning("The TLS version and cipher.")
-    source: str | None = meaning("Our own address.")
-    seconds: float | None = meaning("How long it took.")
 
 
 class MessageRecipient(Shape):
@@ -38,7 +22,7 @@ class MessageRecipient(Shape):
     finished: datetime | None = meaning("When it finished; null: it is queued.")
     last_error: str | None = meaning("Why the last try failed.")
     metadata: dict[str, Any] = meaning("What the sender or policy set.")
-    attempts: list[Try] = meaning("Every try, the first first.")
+    attempts: list[Attempt] = meaning("Every try, the first first.")
 
 
 class Message(Shape):

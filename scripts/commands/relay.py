@@ -18,7 +18,7 @@ import shutil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from operate import transports
-from scripts import password
+from scripts.access import password
 from scripts.options import finish
 from scripts.output import records
 from scripts.up import only_one

@@ -6,7 +6,7 @@ Guarantees: a recipient counts as accepted only when the final dot was answered 
     when a COMMIT's answer was lost, is counted separately: it may arrive, and need not. Content is compared octet by
     octet, without our own Received field. Each duplicate must follow an arrival that was in flight: that other mail was
     does not excuse it. Pure: times are arguments.
-See: RFC 5321 section 6.1; scripts/commands/ledger.py, which has no times and no missing replies.
+See: RFC 5321 section 6.1; scripts/demo/ledger.py, which has no times and no missing replies.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
-from scripts.commands.ledger import without_trace
+from scripts.demo.ledger import without_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from scripts.commands.sample_mail import Sample
+    from scripts.demo.sample_mail import Sample
     from scripts.sink.records import Received
 
 type Key = tuple[str, str]

@@ -14,7 +14,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from scripts.commands.sample_mail import Sample
+from scripts.demo.sample_mail import Sample
 from tests.fixtures.daemons.submit import DOMAINS, Client
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from itertools import islice
 
-from scripts.commands.sample_mail import Sample
+from scripts.demo.sample_mail import Sample
 from scripts.sink.records import Received
 from tests.chaos.accounts import Accounts
 from tests.chaos.senders import samples

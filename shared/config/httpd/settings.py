@@ -131,12 +131,12 @@ class HttpdRates(Section):
 
     window: Interval = setting("1m", "The time in which requests and failures are counted.", unit="duration")
     requests: _COUNT = setting(
-        0, "The most requests of one API key; further ones get 429. 0 is no limit.", unit="requests"
+        0, "The most requests of one API key; further ones get 429. 0: no limit.", unit="requests"
     )
     failures: _COUNT = setting(
         20,
         "The most requests of one address without a key that is valid; further ones get 429, unless they show a key "
-        "that was valid here before. 0 is no limit.",
+        "that was valid here before. 0: no limit.",
         unit="requests",
     )
 

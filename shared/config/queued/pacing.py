@@ -168,7 +168,7 @@ class Policy(Section):
     )
     connectinterval: Duration = setting(
         "0s",
-        "The least time between two new connections; 0s is no limit (Halon connect interval).",
+        "The least time between two new connections; 0s: no limit (Halon connect interval).",
         unit="duration",
     )
     shared: Truth = setting(

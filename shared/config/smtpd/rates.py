@@ -15,7 +15,7 @@ _Most = Annotated[int, whole(0, 1_000_000_000)]
 
 def _most(default: int, what: str, postfix: str | None = None) -> int:
     named = f" (Postfix {postfix})" if postfix else ""
-    found: int = setting(default, f"The most {what}; 0 is no limit{named}.", unit=what.split(maxsplit=1)[0])
+    found: int = setting(default, f"The most {what}; 0: no limit{named}.", unit=what.split(maxsplit=1)[0])
     return found
 
 
@@ -39,7 +39,7 @@ class NetworkRates(Section):
     )
     sessions: _Most | None = setting(
         None,
-        "The most sessions of one network at once; 0 is no limit. All networks of one IPv6 /48 have twice as many.",
+        "The most sessions of one network at once; 0: no limit. All networks of one IPv6 /48 have twice as many.",
         unit="sessions",
         absent="a quarter of load.sessions of all processes",
     )

@@ -1,6 +1,6 @@
 """test_principal_command — `pillarbox principal` manages principals, and leaves passwords to `pillarbox user`
 
-Owns: proofs about scripts/commands/principal.py.
+Owns: proofs about scripts/access/principal.py.
 See: tests/integration/commands/test_user_command.py; docs/how-to/say-on-whose-behalf.md.
 """
 

@@ -1,6 +1,6 @@
 """test_user_command — `pillarbox user` manages users in the file or the table, and never shows a password
 
-Owns: proofs about scripts/commands/user.py, from the command line to a login by what it wrote.
+Owns: proofs about scripts/access/user.py, from the command line to a login by what it wrote.
 """
 
 from __future__ import annotations

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from operate.doctor.checks import CHECKS, Finding, Severity
-from scripts.commands import demo, sample_mail, up
-from scripts.commands.ledger import Ledger
+from scripts.commands import up
 from scripts.config_files import load_both
 from scripts.daemons import Daemons
+from scripts.demo import command as demo
+from scripts.demo import sample_mail
+from scripts.demo.ledger import Ledger
 from scripts.doctor import command as doctor
 from scripts.sink.server import Sink
 from shared.postgres.embedded import embedded

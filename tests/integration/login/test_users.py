@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from scripts.commands.user_store import FileStore, TableStore, text
+from scripts.access.user_store import FileStore, TableStore, text
 from shared.config.smtpd.users import UserEntry
 from shared.errors import ConfigError
 from smtpd.envelope.client import User

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts.commands.user_store import FileStore, text
+from scripts.access.user_store import FileStore, text
 from shared.config.smtpd.users import UserEntry
 from shared.mail.address import parse
 from smtpd.envelope.client import User

@@ -20,7 +20,7 @@ from psycopg.conninfo import make_conninfo
 from operate.partitions import run as partitions_run
 from queued.dsn.send import DsnSender as Notices
 from queued.maintain import Maintainer
-from scripts.commands.watch_deadletters import Watcher
+from scripts.deadletters.watch import Watcher
 from shared.config.queued.bounces import Bounces
 from shared.config.queued.settings import Maintenance
 from shared.postgres import database as db

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scripts.commands.user_store import FileStore
+from scripts.access.user_store import FileStore
 from shared.config.smtpd.users import UserEntry
 from smtpd.login.user_sources import FileUsers
 from smtpd.login.users import UsersUnavailable

@@ -1,7 +1,7 @@
 """test_hints — a hint is sent where its workers listen, and no received hint does harm
 
 Owns: the laws of shared/mail/partition.py's channels, of their twin in SQL, and of parsed payloads.
-See: sql/schema/01_setting.sql; scripts/commands/watch_deadletters.py.
+See: sql/schema/01_setting.sql; scripts/deadletters/watch.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from scripts.commands.watch_deadletters import announced
+from scripts.deadletters.watch import announced
 from shared.mail.partition import ALL_CHANNELS, GENERAL, channel, channels
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from base64 import b64decode, b64encode
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from scripts.commands.user_store import FileStore
+from scripts.access.user_store import FileStore
 from shared.config.smtpd.users import UserEntry
 from tests.fixtures.daemons.login import HASH, PASSWORD
 from tests.fixtures.daemons.serving import Dialogue

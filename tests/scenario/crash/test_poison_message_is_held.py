@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scripts.commands.sample_mail import Sample
+from scripts.demo.sample_mail import Sample
 from scripts.sink.server import Sink
 from tests.fixtures.daemons.submit import Books, numbered
 

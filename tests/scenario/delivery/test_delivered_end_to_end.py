@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from scripts.commands.ledger import spelling
-from scripts.commands.sample_mail import Sample, made_up
+from scripts.demo.ledger import spelling
+from scripts.demo.sample_mail import Sample, made_up
 
 if TYPE_CHECKING:
     from tests.fixtures.daemons.submit import Books

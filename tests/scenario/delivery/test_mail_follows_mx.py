@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scripts.commands.sample_mail import Sample
+from scripts.demo.sample_mail import Sample
 from tests.fixtures.daemons.routed import sinks
 from tests.fixtures.peers.fake_dns import SERVFAIL, FakeDns
 from tests.fixtures.waiting import eventually

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scripts.commands.sample_mail import Sample
+from scripts.demo.sample_mail import Sample
 from shared.mail.suppression import named_message
 from tests.fixtures.daemons.submit import Client
 from tests.fixtures.database.notices import fields, parse

@@ -8,7 +8,7 @@ import pytest
 
 from queued.smtp.client import SmtpConnection
 from queued.smtp.transaction import Timeouts
-from scripts.commands.sample_mail import Sample
+from scripts.demo.sample_mail import Sample
 from tests.fixtures.daemons.routed import routing
 from tests.fixtures.daemons.serving import MESSAGE, serving
 from tests.fixtures.daemons.smtp_send import to

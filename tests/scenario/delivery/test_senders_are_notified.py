@@ -10,7 +10,7 @@ from __future__ import annotations
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from scripts.commands.sample_mail import Sample
+from scripts.demo.sample_mail import Sample
 from tests.fixtures.daemons.submit import Client, numbered
 from tests.fixtures.database.notices import fields, parse
 from tests.fixtures.waiting import eventually

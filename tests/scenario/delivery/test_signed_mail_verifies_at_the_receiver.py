@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import dkim
 
 from scripts import cli
-from scripts.commands.sample_mail import Sample
+from scripts.demo.sample_mail import Sample
 from tests.fixtures.daemons.system import ROOT
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """test_demo_reports_a_clean_ledger — `make demo` ends with every message accounted for
 
 Owns: `pillarbox demo` as a program, and the proof that its ledger reports a loss, a duplicate or a change.
-See: scripts/commands/demo.py, scripts/commands/ledger.py.
+See: scripts/demo/command.py, scripts/demo/ledger.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts.commands.ledger import Ledger
+from scripts.demo.ledger import Ledger
 from shared.postgres.embedded import embedded
 from tests.fixtures.daemons.system import ROOT
 from tests.fixtures.database.postgres import temporary_var

@@ -14,7 +14,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from scripts.commands.sample_mail import Sample
+from scripts.demo.sample_mail import Sample
 from tests.fixtures.daemons.routed import sinks
 from tests.fixtures.daemons.signing import arc
 from tests.fixtures.daemons.submit import numbered

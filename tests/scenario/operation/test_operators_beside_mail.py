@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from scripts.commands.sample_mail import Sample
+    from scripts.demo.sample_mail import Sample
     from tests.fixtures.daemons.submit import Books
     from tests.fixtures.daemons.system import System
 

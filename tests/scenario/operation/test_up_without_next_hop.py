@@ -28,7 +28,7 @@ from tests.fixtures.waiting import eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scripts.commands.sample_mail import Sample
+    from scripts.demo.sample_mail import Sample
 
 LINE = re.compile(r"^\S+Z (\w+) (\S+)", re.MULTILINE)
 END = re.compile(r"^submit to 127\.0\.0\.1:(\d+), look with pillarbox queue list$", re.MULTILINE)

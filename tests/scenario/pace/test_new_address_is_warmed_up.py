@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from scripts.commands.sample_mail import Sample
+from scripts.demo.sample_mail import Sample
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:

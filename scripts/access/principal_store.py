@@ -3,13 +3,13 @@
 Owns: the model of a principal, and changing one in the table pillarbox.principals.
 Guarantees: a change writes what it names and leaves the rest, verifiers of passwords included, as it is.
 Raises: PillarboxError for errors that an operator can correct.
-See: scripts/commands/user_store.py, for the users of a file; sql/schema/06_principal.sql.
+See: scripts/access/user_store.py, for the users of a file; sql/schema/06_principal.sql.
 """
 
 import json
 from typing import Any, Final, Literal
 
-from scripts.commands.user_store import COLUMNS, TableStore
+from scripts.access.user_store import COLUMNS, TableStore
 from shared.config.fields import setting
 from shared.config.smtpd.policy_fields import QuarantineId
 from shared.config.smtpd.users import UserEntry

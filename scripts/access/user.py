@@ -5,7 +5,7 @@ Owns: add, passwd, disable, enable, list, remove in the file or table that smtpd
 Guarantees: a password is never an argument, so it is in no process list and no shell history. Both verifiers of a
     password are made together: argon2 for PLAIN and LOGIN, SCRAM keys for SCRAM-SHA-256. smtpd needs no restart.
 Raises: PillarboxError for errors that an operator can correct.
-See: docs/how-to/submit-with-authentication.md; scripts/commands/user_store.py.
+See: docs/how-to/submit-with-authentication.md; scripts/access/user_store.py.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import secrets
 from typing import TYPE_CHECKING, Any, Final
 
 from operate import transports
-from scripts import one_connection, password
-from scripts.commands.user_store import FileStore, TableStore
+from scripts import one_connection
+from scripts.access import password
+from scripts.access.user_store import FileStore, TableStore
 from scripts.options import finish
 from scripts.output import records
 from scripts.output.table import Column, Table
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from scripts.commands.user_store import Store
+    from scripts.access.user_store import Store
     from shared.config.smtpd.settings import SmtpdConfig
 
 #: The keys of an entry that add_sending has options for.

@@ -1,4 +1,4 @@
-"""demo — `pillarbox demo`: the whole system with real mail, and a ledger at the end
+"""command — `pillarbox demo`: the whole system with real mail, and a ledger at the end
 
 Owns: one run in a folder of its own: embedded PostgreSQL, smtpd, three workers that share the partitions, a sink.
 Guarantees: exit status 0 only if everything that got 250 arrived once and unaltered, save for the trace header.
@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 
 from queued.smtp.client import SmtpConnection
 from queued.smtp.transaction import Timeouts, Transaction
-from scripts.commands import demo_face, sample_mail, up
-from scripts.commands.ledger import Ledger
+from scripts.commands import up
 from scripts.config_files import load_both
 from scripts.daemons import DaemonProcess, Daemons
+from scripts.demo import sample_mail
+from scripts.demo.face import Face
+from scripts.demo.ledger import Ledger
 from scripts.scratch_var import emptied
 from scripts.sink.server import Sink
 from shared.postgres import database
@@ -86,7 +88,7 @@ async def _demonstrate(var: Path, samples: list[sample_mail.Sample]) -> Ledger:
     async with Sink(keep_content=True, callback=arrived) as sink, Daemons() as supervisor:
         (var / "smtpd.yaml").write_text(_SMTPD.format(var=var))
         (var / "queued.yaml").write_text(_QUEUED.format(var=var, port=sink.port))
-        face = demo_face.Face(ledger, len(samples))
+        face = Face(ledger, len(samples))
         face.say("starting PostgreSQL")
         smtpd, queued = load_both(var)
         conninfo = up.prepare(smtpd)
@@ -103,9 +105,7 @@ async def _demonstrate(var: Path, samples: list[sample_mail.Sample]) -> Ledger:
     return ledger
 
 
-async def _submit(
-    smtpd: DaemonProcess, samples: list[sample_mail.Sample], ledger: Ledger, face: demo_face.Face
-) -> None:
+async def _submit(smtpd: DaemonProcess, samples: list[sample_mail.Sample], ledger: Ledger, face: Face) -> None:
     """All messages over a few SMTP sessions at once."""
     waiting = iter(samples)
     began = monotonic()
@@ -115,9 +115,7 @@ async def _submit(
     face.submitted_in = monotonic() - began
 
 
-async def _session(
-    smtpd: DaemonProcess, waiting: Iterator[sample_mail.Sample], ledger: Ledger, face: demo_face.Face
-) -> None:
+async def _session(smtpd: DaemonProcess, waiting: Iterator[sample_mail.Sample], ledger: Ledger, face: Face) -> None:
     host, port = smtpd.address
     connection = await SmtpConnection.open(host, port, hostname="client.pillarbox.example", timeouts=Timeouts())
     for sample in waiting:

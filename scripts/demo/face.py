@@ -1,4 +1,4 @@
-"""demo_face — the display of `pillarbox demo`
+"""face — the display of `pillarbox demo`
 
 Owns: the live table of partitions and the progress of mail; plain lines where there is no terminal.
 Guarantees: at most two queries per second.
@@ -20,7 +20,7 @@ from shared.how_many import how_many
 from shared.postgres import database
 
 if TYPE_CHECKING:
-    from scripts.commands.ledger import Ledger
+    from scripts.demo.ledger import Ledger
 
 _COLUMNS = ("ready", "sending", "deferred", "held")
 _LOOKS = 0.5  # seconds between two

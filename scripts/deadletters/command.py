@@ -1,6 +1,6 @@
-"""deadletters — `pillarbox deadletters`: lists, shows, requeues and watches mail that finished without success
+"""command — `pillarbox deadletters`: lists, shows, requeues and watches mail that finished without success
 
-Owns: the options, the tables for people and the JSON for programs; scripts/commands/watch_deadletters.py does the
+Owns: the options, the tables for people and the JSON for programs; scripts/deadletters/watch.py does the
     watching.
 Guarantees: without --yes or a yes at a terminal nothing is requeued. It sends each dead letter once more and not twice,
     and works in batches, each committed: cut off in the middle, the same command does the rest.
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from operate import deadletters
 from operate.deadletters import Done, Wanted
 from scripts import one_connection
-from scripts.commands import watch_deadletters
+from scripts.deadletters.watch import run
 from scripts.options import count, duration, finish
 from scripts.output import consent, records
 from scripts.output.interrupted import telling
@@ -146,7 +146,7 @@ def _id(text: str) -> str:
 
 def watch(options: argparse.Namespace) -> int:
     """Print dead letters as they happen."""
-    asyncio.run(watch_deadletters.run(one_connection.configured(options), options.since, partial(print, flush=True)))
+    asyncio.run(run(one_connection.configured(options), options.since, partial(print, flush=True)))
     return 0
 
 

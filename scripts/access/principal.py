@@ -4,7 +4,7 @@ Owns: list, add, change, remove in the table pillarbox.principals.
 Guarantees: a change keeps what its options do not name. Passwords are a matter of `pillarbox user passwd`, which takes
     applications that may send where smtpd.yaml says `authentication.source: table`.
 Raises: PillarboxError for errors that an operator can correct.
-See: docs/how-to/say-on-whose-behalf.md; scripts/commands/principal_store.py.
+See: docs/how-to/say-on-whose-behalf.md; scripts/access/principal_store.py.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from scripts import one_connection
-from scripts.commands import user
-from scripts.commands.principal_store import KINDS, ROLES, PrincipalEntry, PrincipalStore
+from scripts.access import user
+from scripts.access.principal_store import KINDS, ROLES, PrincipalEntry, PrincipalStore
 from scripts.options import finish
 from scripts.output import records
 from scripts.output.table import Column, Table

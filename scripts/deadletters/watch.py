@@ -1,4 +1,4 @@
-"""watch_deadletters — listens for dead letters, and prints one JSON line for each
+"""watch — listens for dead letters, and prints one JSON line for each
 
 Owns: a worker for the channel dead_message: LISTEN, catch up from the archive, read the announced rows.
 Guarantees: each dead letter is printed once, in the order of announcement. A notification is a hint: after every

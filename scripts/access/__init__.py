@@ -1,0 +1,1 @@
+"""access — `pillarbox user`, `principal`, `key`: people and applications, their passwords and API keys."""

@@ -1,0 +1,1 @@
+"""deadletters — `pillarbox deadletters`: mail that finished without success, sent once more or watched."""
