@@ -117,6 +117,7 @@ class Collector:
 
     async def _batch(self, connection: database.Connection) -> int:
         """Hand one batch over; how many tokens it had."""
+        began = monotonic()
         try:
             async with connection.transaction():
                 tokens = await self._mark(connection)
@@ -128,6 +129,8 @@ class Collector:
                 tokens = await self._mark(connection)
                 if tokens:
                     await self.output.hand_over_apart(connection, tokens)
+        if tokens:
+            events.emit("collect.batch", tokens=len(tokens), seconds=monotonic() - began)
         return len(tokens)
 
     async def _mark(self, connection: database.Connection) -> list[Token]:

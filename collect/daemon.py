@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collect import wake
+from collect import metrics, wake
 from collect.batch import Pace
 from collect.collector import Collector, forget
 from collect.lines import Lines
@@ -66,9 +66,11 @@ async def run(config: CollectConfig, again: Callable[[], CollectConfig]) -> None
             events.setup(new.environment.log.level)
             events.emit("daemon.reloaded")
 
-        parts = {"forget": forget(where, schema, config.keep)}
+        what = f"accounts in schema {accounts.schema_}"
         limit = config.shutdown.timeout.total_seconds()
-        await _serve(collector, where, _CHANNEL, f"accounts in schema {accounts.schema_}", parts, limit, reloaded)
+        async with metrics.observing(config.metrics, where, schema) as address:
+            parts = {"forget": forget(where, schema, config.keep)}
+            await _serve(collector, where, _CHANNEL, what, parts, limit, reloaded, address)
     finally:
         if pool is not None:
             await pool.close()
@@ -117,12 +119,13 @@ async def _serve(
     more: dict[str, Coroutine[object, object, None]],
     limit: float,
     reloaded: Callable[[], Awaitable[None]] | None = None,
+    address: str | None = None,
 ) -> None:
     async def stop() -> None:
         collector.stop()
         await lifecycle.step("batch", collector.drained(), limit, on=lambda: "the batch in hand")
 
-    events.emit("daemon.started", role="collect", pid=os.getpid(), serves=what)
+    events.emit("daemon.started", role="collect", pid=os.getpid(), serves=what, metrics=address)
     parts = {
         "collector": collector.run(),
         "wakeup": wake.listen(conninfo, channel, collector.due, collector.missed),
@@ -143,7 +146,7 @@ async def _ask(conninfo: str, name: str, schema: str = "") -> str | None:
 
 def _ignored(config: CollectConfig, new: CollectConfig) -> list[str]:
     """Changes that need a restart."""
-    restart = ("environment", "accounts", "batch", "poll", "keep", "shutdown")
+    restart = ("environment", "accounts", "batch", "poll", "keep", "metrics", "shutdown")
     return [
         name
         for name in restart

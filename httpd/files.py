@@ -1,4 +1,4 @@
-"""files — smtpd.yaml and queued.yaml beside httpd.yaml, as verbs ask for them
+"""files — smtpd.yaml, queued.yaml and collect.yaml beside httpd.yaml, as verbs ask for them
 
 Guarantees: each is read again when it has changed, in a thread of its own, so that other requests do not wait. Where
     smtpd.yaml is on another host, its defaults: who may decide about held mail PostgreSQL knows by itself.
@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from operate.errors import NotNow
+from shared.config.collect.load import load_collect
 from shared.config.queued.load import load_queued
 from shared.config.smtpd.load import load_smtpd
 from shared.config.smtpd.settings import SmtpdConfig
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from shared.config.collect.settings import CollectConfig
     from shared.config.queued.settings import QueuedConfig
 
 
@@ -40,6 +42,13 @@ class Files:
     async def queued(self) -> QueuedConfig:
         """Who delivers mail, and its transports."""
         found: QueuedConfig = await self._load("queued.yaml", load_queued)
+        return found
+
+    async def collect(self) -> CollectConfig | None:
+        """Who collects account mail; None where the file is not here."""
+        if not (self.folder / "collect.yaml").exists():
+            return None
+        found: CollectConfig = await self._load("collect.yaml", load_collect)
         return found
 
     async def _load(self, name: str, load: Callable[[Path], Any]) -> Any:

@@ -31,11 +31,16 @@ def load_both(folder: Path) -> tuple[SmtpdConfig, QueuedConfig]:
 
 def load_collector(folder: Path, smtpd: SmtpdConfig) -> CollectConfig | None:
     """The collector's file, which must speak of the same queue; None without the file, or where it is not enabled."""
-    file = folder / "collect.yaml"
-    if not file.exists():
+    config = collector_file(folder)
+    if config is None or not config.enabled:
         return None
-    config = load_collect(file)
     ours, theirs = smtpd.environment, config.environment
-    if config.enabled and (ours.database.uri, ours.var) != (theirs.database.uri, theirs.var):
+    if (ours.database.uri, ours.var) != (theirs.database.uri, theirs.var):
         raise ConfigError(f"{folder}: smtpd.yaml and collect.yaml name different databases; both must name the same")
-    return config if config.enabled else None
+    return config
+
+
+def collector_file(folder: Path) -> CollectConfig | None:
+    """The collector's file, whether it is enabled or not; None without the file."""
+    file = folder / "collect.yaml"
+    return load_collect(file) if file.exists() else None

@@ -21,5 +21,6 @@ async def show(request: Request, caller: Annotated[Caller, needs("operate")]) ->
     """Every finding, the gravest first. No next hop and no name server is contacted: `pillarbox doctor` does that."""
     service = request.app.state.service
     smtpd, queued = await service.files.smtpd(), await service.files.queued()
+    collect = await service.files.collect()
     async with service.examining:
-        return diagnosis(await examine(smtpd, queued, offline=True))
+        return diagnosis(await examine(smtpd, queued, collect=collect, offline=True))

@@ -76,10 +76,14 @@ class Limits:
     disk: tuple[int, int] = (2 << 30, 512 << 20)
     # An endpoint may be restarted or moved; its events wait for days.
     webhook: timedelta = timedelta(hours=1)
+    # Tokens last 15 minutes unless the application says otherwise, and people wait for them.
+    tokens: tuple[timedelta, timedelta] = (timedelta(minutes=1), timedelta(minutes=5))
     # How many messages and rows a sampling check looks at from each start.
     sample: int = 1000
     # How many rows of a backlog a check reads.
     backlog: int = 10_000
+    # The longest any one query may take, in seconds.
+    patience: int = 10
 
 
 #: id → what it looks at, and what makes it warn (W) or alarm (A).
@@ -124,6 +128,18 @@ CHECKS: Final[dict[str, str]] = {
     "webhook.endpoints": (
         "Endpoints of webhooks take their events. Note: one is disabled. W: one has failed for an hour, or is paused "
         "because it failed for three days."
+    ),
+    "account.mail": (
+        "Keys and templates of collect.yaml can be used, each template with sample values. A: one cannot, so no "
+        "collector starts, and one that runs keeps the old."
+    ),
+    "account.collector": (
+        "A collector is connected to the accounts' database, and the last token that was collected. Note: a collector "
+        "only polls, or none is connected. W: none is, though collect.yaml has enabled: true."
+    ),
+    "account.tokens": (
+        "Tokens that could be collected. Note: tokens expired uncollected in the last day. W: one has waited for a "
+        "minute. A: for 5 minutes; or the accounts cannot be reached or are not there."
     ),
     "leaf.triggers": "Every table of the tree has the triggers that count bodies and refuse moves. A: one is missing.",
     "leaf.unique": "Every leaf has UNIQUE (id). A: one lacks it.",

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from shared.config.queued.settings import QueuedConfig
     from shared.config.smtpd.settings import SmtpdConfig
 
-_SECONDS = 10  # the longest any one query may take
 _READINGS = 5  # of the clock
 
 
@@ -52,7 +51,7 @@ class Look:
 
     async def examine(self) -> list[Finding]:
         """Every check that needs the database."""
-        await self._rows("doctor_session", seconds=_SECONDS)
+        await self._rows("doctor_session", seconds=self._limits.patience)
         found = await self._try("server.version", self._server)
         found += await self._try("server.clock", self._clock)
         found += await self._try("server.horizon", self._horizon)

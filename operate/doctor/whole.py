@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from operate.doctor import host, reach
+from operate.doctor.account_mail import account_mail
 from operate.doctor.certificates import certificates
 from operate.doctor.checks import CHECKS, Finding, Limits, Severity, worst
 from operate.doctor.examine import Look
@@ -32,16 +33,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from shared.config.collect.settings import CollectConfig
     from shared.config.queued.settings import QueuedConfig
     from shared.config.smtpd.settings import SmtpdConfig
 
 
 async def examine(
-    smtpd: SmtpdConfig, queued: QueuedConfig, limits: Limits | None = None, *, offline: bool = False
+    smtpd: SmtpdConfig,
+    queued: QueuedConfig,
+    limits: Limits | None = None,
+    *,
+    collect: CollectConfig | None = None,
+    offline: bool = False,
 ) -> list[Finding]:
-    """Every finding, the gravest first, then in the order of the table of checks."""
+    """Every finding, the gravest first, then in the order of the table of checks. `collect`: None without that file."""
     environment = smtpd.environment
     findings = await _database(smtpd, queued, limits)
+    findings += await account_mail(collect, limits or Limits())
     findings += certificates(smtpd.servers, datetime.now(UTC))
     findings += secrets(queued.transports)
     findings.append(next_hop(queued))

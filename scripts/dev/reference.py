@@ -21,6 +21,7 @@ from scripts.dev import citations, classification_reference, http_reference, jso
 from scripts.output.commands import schema_text as output_schema
 from shared.config.condition.fields import ALIASES, ALLOWED, FIELDS
 from shared.config.json_schema import SCHEMAS, schema_text
+from shared.observe.collect_table import COLLECT
 from shared.observe.events_table import EVENTS
 from shared.observe.httpd_table import HTTPD
 from shared.observe.queued_table import EVENTS_TOTAL, QUEUED, Table
@@ -171,9 +172,8 @@ def _metrics() -> str:
         "`code` a reply's code; other values are `other`. `partition` is empty for mail without a partition. Renaming\n"
         "a metric is a breaking change."
     )
-    tables = (
-        f"## {name}\n\n{_table(table)}" for name, table in (("queued", QUEUED), ("smtpd", SMTPD), ("httpd", HTTPD))
-    )
+    daemons = (("queued", QUEUED), ("smtpd", SMTPD), ("httpd", HTTPD), ("collect", COLLECT))
+    tables = (f"## {name}\n\n{_table(table)}" for name, table in daemons)
     return "\n\n".join([f"{_HEADING}\n{intro}", *tables]) + "\n"
 
 

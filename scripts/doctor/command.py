@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from operate.doctor.checks import Finding, Severity, worst
 from operate.doctor.whole import diagnosis, examine
-from scripts.config_files import load_both
+from scripts.config_files import collector_file, load_both
 from scripts.options import finish
 from scripts.output import records
 from scripts.output.table import Column, Table
@@ -35,7 +35,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(options: argparse.Namespace) -> int:
     """Examine and report; 1 when there is an alarm."""
     smtpd, queued = load_both(options.config)
-    findings = asyncio.run(examine(smtpd, queued, offline=options.offline))
+    collect = collector_file(options.config)
+    findings = asyncio.run(examine(smtpd, queued, collect=collect, offline=options.offline))
     if options.json:
         records.one(diagnosis(findings).model_dump())
     else:

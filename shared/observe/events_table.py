@@ -107,6 +107,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
         ERROR,
         "rspamd gave no verdict: policy.contentcheck.whendown applies; `client`, `error`, `seconds`.",
     ),
+    "collect.batch": (DEBUG, "A batch of account tokens is collected: its COMMIT was answered; `tokens`, `seconds`."),
     "collect.queued": (INFO, "Mail for a batch of account tokens is in the queue, once COMMIT is answered; `tokens`."),
     "collect.printed": (INFO, "A batch of account tokens was written to standard output; `tokens`."),
     "collect.known": (INFO, "The mail for a token had been queued before, with other contents; `token`."),

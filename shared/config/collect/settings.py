@@ -26,6 +26,7 @@ from shared.config.fields import (
     whole,
 )
 from shared.config.fields import Duration as OptionalSpan
+from shared.config.metrics import Listen
 from shared.config.queued.login import Secret
 from shared.mail.address import AddressRefused, parse
 from shared.masking import show
@@ -152,6 +153,19 @@ class AccountMail(Section):
     )
 
 
+class CollectMetrics(Section):
+    """The address at which the collector answers Prometheus and checks of its health."""
+
+    listen: Listen | None = setting(
+        None, "The address of /metrics, /healthy and /ready.", unit="host and port", absent="off"
+    )
+    refresh: Interval = setting(
+        "15s",
+        "How often scrapes may query PostgreSQL for the tokens that wait; in between, they get the last answer.",
+        unit="duration",
+    )
+
+
 class Shutdown(Section):
     """How the collector stops."""
 
@@ -182,6 +196,7 @@ class CollectConfig(Section):
         unit="list of keys",
     )
     mail: AccountMail = section(AccountMail, "What the mail says.")
+    metrics: CollectMetrics = section(CollectMetrics, "Metrics and health pages over HTTP.")
     shutdown: Shutdown = section(Shutdown, "How the collector stops.")
 
     @model_validator(mode="after")

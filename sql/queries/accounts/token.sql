@@ -53,3 +53,27 @@ SELECT n.nspname AS schema FROM pg_class c JOIN pg_namespace n ON n.oid = c.reln
 -- name: collect_patience
 -- Ends the transaction of a collector whose reader takes nothing, so that it keeps no lock and no old row.
 SET idle_in_transaction_session_timeout = '60s'
+
+-- name: tokens_by_action
+-- How many tokens of each action could be collected now, counted up to `most`, and for how many seconds the first of them could have been.
+SELECT action::text AS action, count(wait) AS waiting, coalesce(max(wait), 0)::integer AS oldest
+  FROM unnest(enum_range(NULL::{schema}.token_action)) AS action
+  LEFT JOIN LATERAL (
+       SELECT greatest(0, extract(epoch FROM now())::integer - greatest(t.created_at, a.unsuspended_at)) AS wait
+         FROM {schema}.tokens t JOIN {schema}.accounts a ON a.id = t.account AND a.status = {schema}.token_needs(t.action)
+        WHERE t.action = action.action AND t.collected_at IS NULL AND t.consumed_at IS NULL
+          AND t.expires_at > extract(epoch FROM now())::integer
+        ORDER BY t.expires_at, t.id LIMIT %(most)s) AS waits ON true
+ GROUP BY action ORDER BY action
+
+-- name: token_position
+-- How far collectors have come: those that are connected and those that listen, the last token that was collected, and the tokens of the last day that expired uncollected.
+SELECT (SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pillarbox collect' AND datname = current_database()) AS connected,
+       (SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pillarbox collect wakeup' AND datname = current_database()) AS listening,
+       (SELECT t.id FROM {schema}.tokens t WHERE t.collected_at IS NOT NULL ORDER BY t.id DESC LIMIT 1) AS last,
+       extract(epoch FROM now())::integer - (SELECT t.collected_at FROM {schema}.tokens t WHERE t.collected_at IS NOT NULL ORDER BY t.id DESC LIMIT 1) AS ago,
+       (SELECT count(*) FROM (
+            SELECT FROM {schema}.tokens t JOIN {schema}.accounts a ON a.id = t.account AND a.status = {schema}.token_needs(t.action)
+             WHERE t.collected_at IS NULL AND t.consumed_at IS NULL AND t.action = ANY (enum_range(NULL::{schema}.token_action))
+               AND t.expires_at BETWEEN extract(epoch FROM now() - INTERVAL '1 day')::integer AND extract(epoch FROM now())::integer
+             LIMIT %(most)s) AS expired) AS expired

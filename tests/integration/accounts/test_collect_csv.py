@@ -169,6 +169,8 @@ async def test_cut_connections_neither_skip_nor_repeat(accounts: Accounts, tmp_p
     async with collecting(accounts, tmp_path, MAILROOM_BATCH_TIMEOUT="0") as lines:
         accounts.add("before")
         await lines.batch()
+        # A line is printed before its COMMIT: cut before that, it would be printed again.
+        await eventually(lambda: accounts.one("SELECT collected_at IS NOT NULL FROM tokens"), "its COMMIT is done")
         accounts.sql(
             """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                 WHERE datname = current_database() AND pid <> pg_backend_pid()"""

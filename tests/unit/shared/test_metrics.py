@@ -19,6 +19,7 @@ import yaml
 
 from scripts.dev import reference
 from shared.mail.message import Address
+from shared.observe.collect_table import COLLECT
 from shared.observe.events import emit, watched
 from shared.observe.events_table import EVENTS, WARNING
 from shared.observe.httpd_table import HTTPD
@@ -200,7 +201,7 @@ def test_counts_of_two_processes_add_up() -> None:
 
 
 def test_names_are_as_prometheus_wants_them() -> None:
-    for name, metric in (*METRICS.items(), *SMTPD.metrics.items()):
+    for name, metric in (*METRICS.items(), *SMTPD.metrics.items(), *COLLECT.metrics.items()):
         assert re.fullmatch(r"pillarbox(_[a-z]+)+", name)
         assert name.endswith("_total") == (metric.kind == "counter")
         assert bool(metric.buckets) == (metric.kind == "histogram")
@@ -211,7 +212,12 @@ def test_names_are_as_prometheus_wants_them() -> None:
 
 def test_the_page_has_every_metric_once() -> None:
     page = reference.pages()["metrics.md"]
-    assert re.findall(r"^\| `(\w+)`", page, re.MULTILINE) == [*METRICS, *SMTPD.metrics, *HTTPD.metrics]
+    assert re.findall(r"^\| `(\w+)`", page, re.MULTILINE) == [
+        *METRICS,
+        *SMTPD.metrics,
+        *HTTPD.metrics,
+        *COLLECT.metrics,
+    ]
 
 
 @pytest.mark.parametrize("file", ["prometheus-alerts.yml", "watch-with-prometheus.md"])
@@ -219,7 +225,7 @@ def test_every_metric_and_event_in_the_docs_exists(file: str) -> None:
     text = (DOCS / "how-to" / file).read_text(encoding="utf-8")
     used = {re.sub(r"_(bucket|sum|count)$", "", name) for name in re.findall(r"\bpillarbox_\w+", text)}
     assert used
-    assert used - METRICS.keys() - SMTPD.metrics.keys() == set()
+    assert used - METRICS.keys() - SMTPD.metrics.keys() - COLLECT.metrics.keys() == set()
     for event in re.findall(r'event="([^"]*)"', text):
         assert event in EVENTS
 
