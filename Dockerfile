@@ -16,6 +16,8 @@ COPY operate operate
 COPY httpd httpd
 COPY scripts scripts
 COPY sql sql
+COPY config config
+COPY deploy deploy
 RUN pip install --no-cache-dir --disable-pip-version-check -q -c constraints.txt '.[web]'
 
 # The daemons need no rights beyond their sockets; the queue lives in PostgreSQL.

@@ -1,13 +1,13 @@
 # Pillarbox: the commands for development. Needs make, git and a Python; the rest is installed into .venv and .tools.
 .DEFAULT_GOAL := help
-.PHONY: help install demo up bench bench-accounts bench-analytics bench-core bench-smtpd bench-flow bench-poisoned bench-webhooks attack chaos chaos-apart chaos-mutants soak test test-all test-fast test-operators test-postgres15 check format lock java peers clean ready-demo ready-test
+.PHONY: help install demo up bench bench-accounts bench-analytics bench-core bench-smtpd bench-flow bench-poisoned bench-webhooks attack chaos chaos-apart chaos-mutants soak test test-all test-fast test-operators test-postgres15 check format lock java package-test peers clean ready-demo ready-test
 
 PY := .venv/bin/python
 PYTEST := JAVA_HOME="$(CURDIR)/.tools/java" $(PY) -m pytest
 # Most tests wait for other processes, so two run at a time on each processor. conftest.py groups tests that share state.
 AT_ONCE := -n $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) ))) --dist loadfile --no-loadscope-reorder
 # The rings that take minutes; `make test-all` runs them too.
-HEAVY := tests/chaos tests/integration/bench tests/analytics/test_pages.py
+HEAVY := tests/chaos tests/integration/bench tests/package tests/analytics/test_pages.py
 POSTGRES15 := /usr/lib/postgresql/15/bin/postgres
 # The tests that query PostgreSQL also run on its oldest supported version; the other folders do not depend on it.
 ASKS_POSTGRES := $(addprefix tests/integration/,accounts claim client commands doctor login maintenance pacing pages partitions result schema spool)
@@ -94,6 +94,9 @@ test-fast: ready-test  ## run the tests that need no server: unit, property, lay
 
 test-operators: ready-test  ## hold, release and delete 100,000 recipients while mail flows, with a command killed midway
 	@PILLARBOX_TEST_HELD=100000 $(PY) -m pytest -q -rP tests/scenario/operation/test_operators_beside_mail.py -k half $(ARGS)
+
+package-test: ready-test  ## build the wheel, install it into an empty environment of each Python, deliver mail with it
+	@$(PY) -m pytest -q tests/package $(ARGS)
 
 test-postgres15: ready-test  ## run the tests that query PostgreSQL on Debian's PostgreSQL 15
 	@$(PY) -m scripts.dev.peers || true

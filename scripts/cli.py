@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 #: Each verb and the module below scripts whose `add_parser` adds it; imported only when the command line needs it.
 VERBS: Final = {
     "demo": "demo.command",
+    "init": "init.command",
     "up": "commands.up",
     "status": "status.command",
     "migrate": "commands.migrate",

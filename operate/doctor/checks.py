@@ -190,6 +190,19 @@ CHECKS: Final[dict[str, str]] = {
         "This host has a fully qualified name, or the configuration gives one. W: neither, so mail says the literal of "
         "its address."
     ),
+    "host.reverse": (
+        "Where mail goes straight to mail exchangers, the reverse record (PTR) of each address of our name has that "
+        "name. W: it does not. Note: DNS does not answer."
+    ),
+    "domain.spf": (
+        "Each domain of signing.rules has one SPF record. W: it has none, or several, which receivers ignore. Note: "
+        "DNS does not answer."
+    ),
+    "domain.dkim": "DNS has the public keys of signing.rules. W: it lacks one, or has another.",
+    "domain.dmarc": (
+        "Each domain of signing.rules, or a domain above it, has one DMARC record. W: it has none, or several. Note: "
+        "DNS does not answer."
+    ),
     "retry.windows": (
         "Delivery windows open before mail expires. W: they stay closed for longer than retry.age or retry.nullage, so "
         "mail may be given up untried."

@@ -146,8 +146,8 @@ async def _addresses(resolver: Resolver, name: str) -> Answer[object] | None:
 
 def named(answers: dict[str, Answer[object] | None], *, by_mx: bool) -> Finding:
     """One finding of what DNS says about our names; `by_mx`: mail goes to mail exchangers, which DNS names."""
-    silent = [name for name, answer in answers.items() if answer is None or answer.state in {"failed", "unknown"}]
-    absent = [name for name, answer in answers.items() if answer is not None and answer.state == "nothing"]
+    silent = [name for name, answer in answers.items() if answer is None or answer.state == "failed"]
+    absent = [name for name, answer in answers.items() if answer is not None and answer.state in {"nothing", "unknown"}]
     if silent:
         text = f"DNS does not answer for {listed(silent)}"
         severity = Severity.ALARM if by_mx else Severity.NOTE

@@ -13,7 +13,7 @@ import sysconfig
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from operate.doctor import host, reach
+from operate.doctor import host, published, reach
 from operate.doctor.account_mail import account_mail
 from operate.doctor.certificates import certificates
 from operate.doctor.checks import CHECKS, Finding, Limits, Severity, worst
@@ -62,6 +62,7 @@ async def examine(
     if not offline:
         findings += await reach.reached(queued, refused_by(findings))
         findings.append(await reach.names(smtpd, queued))
+        findings += await published.records(queued)
     order = list(CHECKS)
     return sorted(findings, key=lambda finding: (-finding.verdict, order.index(finding.check)))
 

@@ -93,6 +93,17 @@ class SmartHost(Shape):
     password: str | None = meaning("The file that has the password.")
 
 
+class Initialised(Shape):
+    """The folder that was written for a host."""
+
+    folder: str = meaning("The folder.")
+    hostname: str = meaning("The host's name.")
+    files: list[str] = meaning("The files in it.")
+    records: list[str] = meaning("The DNS records to publish, as lines of a zone file.")
+    admin: str | None = meaning("The principal with the roles admin and sender; null: PostgreSQL did not answer.")
+    fault: str | None = meaning("Why PostgreSQL did not answer.")
+
+
 class Schedule(Shape):
     """Recurring mail."""
 

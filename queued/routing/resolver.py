@@ -25,6 +25,7 @@ import asyncio
 import random
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
 from time import monotonic
@@ -37,6 +38,7 @@ import dns.name
 import dns.nameserver
 import dns.rdatatype
 import dns.resolver
+import dns.reversename
 
 from queued.routing.careful_dns import CarefulBackend
 from queued.routing.dns_answer import Answer, Tlsa
@@ -67,7 +69,8 @@ _STALE: Final = 86_400.0  # seconds for which an expired answer is used while no
 _QUICKEST: Final = 0.001  # seconds between two answers
 _LATELY: Final = 0.1  # the weight of the last gap in their mean
 _MOST_RECORDS: Final = 50  # of one answer, the best MX first: more are not needed, and 64 KiB can hold 4000
-_ANNOUNCES: Final = "v=STSv1"  # RFC 8461 section 3.1; records of other kinds under that name are not read
+_STS: Final = "v=STSv1"  # RFC 8461 section 3.1
+_READ: Final = (_STS, "v=spf1", "v=DMARC1")  # how the TXT records begin that are read; others are not kept
 _LONGEST_TXT: Final = 512  # octets of one TXT record; an announcement has about 30
 _SHORT: Final = 3  # letters of a label such as co or com, below which anyone can register names
 _DNS_PORT: Final = 53  # RFC 1035 section 4.2
@@ -146,12 +149,17 @@ class Resolver:
         """The name that a CNAME of this one names, and none further."""
         return await self._answer(_name(name), dns.rdatatype.CNAME)
 
-    async def txt(self, name: str) -> Answer[str]:
-        """The TXT records that begin with v=STSv1, no others being read here: the first 512 octets of each.
+    async def txt(self, name: str, begins: str = _STS) -> Answer[str]:
+        """The TXT records that begin with one of the words `_READ`: the first 512 octets of each.
 
         The strings of a record are joined; octets beyond ASCII become the replacement character.
         """
-        return await self._answer(_name(name), dns.rdatatype.TXT)
+        found: Answer[str] = await self._answer(_name(name), dns.rdatatype.TXT)
+        return replace(found, records=tuple(record for record in found.records if record.startswith(begins)))
+
+    async def pointer(self, address: Address) -> Answer[str]:
+        """The names that the reverse record (PTR) of an address has (RFC 1035 section 3.5)."""
+        return await self._answer(dns.reversename.from_address(str(address)), dns.rdatatype.PTR)
 
     async def close(self) -> None:
         """Give up the open questions: the callers that wait have begun nothing, and learn at once."""
@@ -386,11 +394,11 @@ def _records(kind: dns.rdatatype.RdataType, found: Iterable[Any]) -> tuple[objec
     """The content of the records, without the wrapping."""
     if kind == dns.rdatatype.MX:
         return tuple(sorted((data.preference, _text(data.exchange)) for data in found)[:_MOST_RECORDS])
-    if kind == dns.rdatatype.CNAME:
-        return tuple(_text(data.target) for data in found)
+    if kind in {dns.rdatatype.CNAME, dns.rdatatype.PTR}:
+        return tuple(_text(data.target) for data in found)[:_MOST_RECORDS]
     if kind == dns.rdatatype.TXT:
         texts = (b"".join(data.strings)[:_LONGEST_TXT].decode("ascii", "replace") for data in found)
-        return tuple(text for text in texts if text.startswith(_ANNOUNCES))[:_MOST_RECORDS]
+        return tuple(text for text in texts if text.startswith(_READ))[:_MOST_RECORDS]
     if kind == dns.rdatatype.TLSA:
         return tuple(Tlsa(data.usage, data.selector, data.mtype, data.cert) for data in found)[:_MOST_RECORDS]
     return tuple(ip_address(data.address) for data in found)[:_MOST_RECORDS]

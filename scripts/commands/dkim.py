@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from queued.signing.keys import UnusableKey, new_key, read_key, zone_line
+from queued.signing.records import difference, published_keys
 from queued.signing.sign import published
 from scripts.options import finish
 from scripts.output import records
@@ -24,9 +25,7 @@ from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
-
-    from shared.config.queued.signing import SigningKey, SigningRule
+    from collections.abc import Callable
 
 _PRIVATE = 0o600
 
@@ -77,7 +76,7 @@ def check(options: argparse.Namespace) -> int:
     status = 0
     rules = load_queued(options.config / "queued.yaml").signing.rules
     for rule in rules:
-        for key, domain in _published_keys(rule):
+        for key, domain in published_keys(rule):
             try:
                 found = published(key.selector, domain)
                 fault = difference(read_key(key.file).record(), found)
@@ -91,32 +90,6 @@ def check(options: argparse.Namespace) -> int:
     if not rules and not options.json:
         print("signing.rules of queued.yaml is empty: mail leaves unsigned")
     return status
-
-
-def difference(ours: str, found: str | None) -> str | None:
-    """The fault of a record in DNS, compared with the one that our key needs; None when it is right."""
-    if found is None:
-        return "DNS has no such record"
-    want, have = _tags(ours), _tags(found)
-    if have.get("p") == "":
-        return "the key in DNS is revoked (p= is empty)"
-    if have.get("k", "rsa") != want["k"] or have.get("p") != want["p"]:
-        return "DNS has another key"
-    return None
-
-
-def _published_keys(rule: SigningRule) -> Iterator[tuple[SigningKey, str]]:
-    """Every name that has to be in DNS; below a * any may, which cannot be checked."""
-    domains = [rule.domain] if rule.domain else [name for name in rule.senderdomain if not name.startswith("*")]
-    for key in rule.keys:
-        for domain in domains:
-            yield key, domain
-
-
-def _tags(record: str) -> dict[str, str]:
-    """The tags of a record, white space left out (RFC 6376 section 3.2)."""
-    pairs = (part.partition("=") for part in "".join(record.split()).split(";"))
-    return {name: value for name, _, value in pairs if name}
 
 
 def _read(option: str, read: Callable[[object], str], value: str) -> str:

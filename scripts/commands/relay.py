@@ -15,7 +15,7 @@ import json
 import os
 import re
 import shutil
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from operate import transports
 from scripts.access import password
@@ -63,29 +63,35 @@ def read_host(text: str) -> Host:
 
 def run(options: argparse.Namespace) -> int:
     """Change queued.yaml."""
-    file: Path = options.config / "queued.yaml"
-    queued = load_queued(file)
     transports.check_option(options.config, [options.transport])
-    [transport] = [each for each in queued.transports if each.id == options.transport]
-    if transport.connection.hosts or transport.connection.socket:
-        raise PillarboxError(f"{file}: transport {transport.id} has hosts or a socket: name the host there")
-    port = options.host.port or (_SUBMISSION if options.user else _PLAIN)
-    name = "relay" if transport.id == "default" else f"relay-{transport.id}"
-    secret = (options.config / f"{name}.password").resolve()
-    login = f"{{user: {_quoted(options.user)}, password: {{file: {_quoted(str(secret))}}}}}" if options.user else None
-    typed = password.asked() if options.user else None
-    text = file.read_text(encoding="utf-8")
-    for path, value in _values(transport, options.host.name, port, login).items():
-        text = set_value(text, ("transports", transport.id, *path.split(".")), value)
-    _replace(file, text, secret, typed)
-    words = f"as {options.user} (password in {secret})" if options.user else "without a login"
-    done = {"file": str(file), "transport": transport.id, "server": options.host.name, "port": port}
+    done = name_host(options.config, options.transport, options.host, options.user)
+    words = f"as {done['user']} (password in {done['password']})" if options.user else "without a login"
+    var = load_queued(options.config / "queued.yaml").environment.var
     return records.tell(
-        f"{file}: transport {transport.id} sends to {options.host.name} port {port} {words}\n"
-        f"Workers that run use it after a reload: {_reload(queued.environment.var)}.",
-        {**done, "user": options.user, "password": str(secret) if options.user else None},
+        f"{done['file']}: transport {done['transport']} sends to {done['server']} port {done['port']} {words}\n"
+        f"Workers that run use it after a reload: {_reload(var)}.",
+        done,
         as_json=options.json,
     )
+
+
+def name_host(folder: Path, transport_id: str, host: Host, user: str | None) -> dict[str, Any]:
+    """Have this transport of the folder's queued.yaml send to this host; what was done, as settings.SmartHost."""
+    file = folder / "queued.yaml"
+    [transport] = [each for each in load_queued(file).transports if each.id == transport_id]
+    if transport.connection.hosts or transport.connection.socket:
+        raise PillarboxError(f"{file}: transport {transport.id} has hosts or a socket: name the host there")
+    port = host.port or (_SUBMISSION if user else _PLAIN)
+    name = "relay" if transport.id == "default" else f"relay-{transport.id}"
+    secret = (folder / f"{name}.password").resolve()
+    login = f"{{user: {quoted(user)}, password: {{file: {quoted(str(secret))}}}}}" if user else None
+    typed = password.asked() if user else None
+    text = file.read_text(encoding="utf-8")
+    for path, value in _values(transport, host.name, port, login).items():
+        text = set_value(text, ("transports", transport.id, *path.split(".")), value)
+    _replace(file, text, secret, typed)
+    done = {"file": str(file), "transport": transport.id, "server": host.name, "port": port}
+    return {**done, "user": user, "password": str(secret) if user else None}
 
 
 def _reload(var: Path) -> str:
@@ -96,7 +102,7 @@ def _reload(var: Path) -> str:
 
 def _values(transport: Transport, host: str, port: int, login: str | None) -> dict[str, str]:
     """What changes in the transport, by the keys that lead there."""
-    values = {"connection.server": _quoted(host), "connection.port": str(port)}
+    values = {"connection.server": quoted(host), "connection.port": str(port)}
     if transport.connection.mode != "smarthost":
         values["connection.mode"] = "smarthost"
     if (port == _IMPLICIT_TLS) != transport.tls.implicit:
@@ -124,7 +130,8 @@ def _replace(file: Path, text: str, secret: Path, typed: str | None) -> None:
         new.unlink(missing_ok=True)
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A text as YAML on one line."""
     return text if re.fullmatch(r"[A-Za-z][\w./-]*|/[\w./-]+|\d+\.\d+\.\d+\.\d+", text) else json.dumps(text)
 
 

@@ -43,6 +43,7 @@ COMMANDS: Final[dict[str, Output]] = {
     "database start": _one(settings.DatabaseStarted),
     "database stop": _one(settings.DatabaseStopped),
     "database status": _one(settings.DatabaseStatus),
+    "init": _one(settings.Initialised),
     "relay": _one(settings.SmartHost),
     "user list": _lines(settings.User),
     **{f"user {verb}": _one(settings.UserName) for verb in ("add", "passwd", "disable", "enable", "remove")},

@@ -1,12 +1,14 @@
 """yaml_edit — changes single values of a YAML file and keeps the rest of it, comments included, as it is
 
-Guarantees: only the value, or the line that a new key needs, changes. The result is not checked against our models:
-    read it again.
+Guarantees: only the value, or the line that a new key needs, changes. A new key goes above the comment that shows it,
+    if there is one, otherwise behind the keys that are there. The result is not checked against our models: read it
+    again.
 Raises: ConfigError where the text is not YAML, or the place cannot have the key.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import yaml
@@ -67,9 +69,13 @@ def _added(text: str, node: yaml.Node, key: str, value: str, where: str) -> str:
     if node.flow_style:
         end = node.end_mark.index - 1
         return f"{text[:end].rstrip()}{', ' if node.value else ''}{key}: {value}{text[end:]}"
+    indent = " " * node.start_mark.column
+    shown = re.compile(rf"^{indent}# {re.escape(key)}:", re.MULTILINE)
+    if comment := shown.search(text, node.start_mark.index, node.end_mark.index):  # the comment that shows this key
+        return f"{text[: comment.start()]}{indent}{key}: {value}\n{text[comment.start() :]}"
     end = text.find("\n", _end(node))
     end = len(text) if end < 0 else end
-    return f"{text[:end]}\n{' ' * node.start_mark.column}{key}: {value}{text[end:]}"
+    return f"{text[:end]}\n{indent}{key}: {value}{text[end:]}"
 
 
 def _end(node: yaml.Node) -> int:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 DOORS: Final = {
     "aiosmtpd": ("smtpd/connection/wire.py", "smtpd/connection/proxy_header.py"),
     "argon2": ("smtpd/login/passwords.py",),
-    "cryptography": ("smtpd/tls.py", "queued/signing/keys.py", "queued/tls/dane.py"),
+    "cryptography": ("smtpd/tls.py", "queued/signing/keys.py", "queued/tls/dane.py", "scripts/init/certificate.py"),
     "fastapi": ("httpd/app.py", "httpd/access/needs.py", "httpd/routes/*.py"),
     "starlette": ("httpd/*.py", "httpd/*/*.py"),
     "uvicorn": ("httpd/server/serving.py", "httpd/server/protocol.py"),

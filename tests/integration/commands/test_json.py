@@ -96,7 +96,7 @@ def run(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monke
 async def test_every_command_prints_its_forms(run: Runner, factory: Factory, tmp_path: Path) -> None:
     await asyncio.to_thread(accounts, run)
     await asyncio.to_thread(principals, run)
-    await asyncio.to_thread(settings, run, tmp_path)
+    await asyncio.to_thread(settings, run, factory.uri, tmp_path)
     await asyncio.to_thread(account_mail, run)
     await asyncio.to_thread(mail, run, factory, tmp_path)
     async with HttpPeer(verdict("no action", -1.5, symbols={"DKIM": {"score": -1.0}})) as peer:
@@ -140,7 +140,7 @@ def suspends_and_hooks(run: Runner) -> None:
         run(f"webhooks {verb}", "app")
 
 
-def settings(run: Runner, tmp_path: Path) -> None:
+def settings(run: Runner, uri: str, tmp_path: Path) -> None:
     """Commands that are not about mail."""
     run("migrate")
     for verb in ("add", "passwd", "disable", "enable"):
@@ -181,6 +181,8 @@ def settings(run: Runner, tmp_path: Path) -> None:
     run("database status", *var, status=3, config=False)
     run("status", status=None)
     run("doctor", status=None)
+    host = ("--hostname", "mail.example.com", "--direct", "--database", uri)
+    run("init", str(tmp_path / "host"), *host, config=False)
     shipped = shutil.copytree(ROOT / "config", tmp_path / "shipped")
     run("relay", "smtp.example.com", "--user", "anna", "--config", str(shipped), config=False)
     taken(run, tmp_path)

@@ -100,6 +100,8 @@ def test_our_host_names_are_checked_in_dns() -> None:
     assert named({"a.example": found}, by_mx=True).verdict is Severity.OK
     assert named({"a.example": nothing}, by_mx=True).verdict is Severity.WARN
     assert named({"a.example": nothing}, by_mx=False).verdict is Severity.NOTE
+    absent = named({"a.example": Answer("unknown")}, by_mx=True)
+    assert (absent.verdict, "has no address in DNS" in absent.found) == (Severity.WARN, True)
     assert named({"a.example": failed}, by_mx=True).verdict is Severity.ALARM
     assert named({"a.example": None, "b.example": found}, by_mx=False).verdict is Severity.NOTE
 

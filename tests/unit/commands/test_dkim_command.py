@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from queued.signing.records import difference
 from scripts import cli
-from scripts.commands import dkim
 from tests.fixtures.daemons.signing import key, key_files
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     ids=["same", "spaced", "more tags", "none", "revoked", "another", "of another kind", "no key"],
 )
 def test_a_record_is_compared_by_its_tags(found: str | None, said: str | None) -> None:
-    assert dkim.difference(RECORD, found) == said
+    assert difference(RECORD, found) == said
 
 
 def test_check_looks_up_every_record_and_fails_if_one_is_wrong(
@@ -83,7 +83,7 @@ def test_check_looks_up_every_record_and_fails_if_one_is_wrong(
             raise OSError("no resolver answers")
         return key(selector).record() if domain == "a.example" else None
 
-    monkeypatch.setattr(dkim, "published", published)
+    monkeypatch.setattr("scripts.commands.dkim.published", published)
     [entry] = key_files(tmp_path, "ed")
     written = f"{{selector: ed, file: '{entry['file']}'}}"
     config = tmp_path / "queued.yaml"

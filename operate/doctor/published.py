@@ -1,0 +1,141 @@
+"""published — asks DNS for the records by which receivers judge our mail: SPF, DKIM, DMARC, and reverse records
+
+Owns: the questions about the domains that signing.rules of queued.yaml name, and about the host's own addresses where
+    mail goes straight to mail exchangers; the verdicts, which are pure.
+Guarantees: each question has ten seconds at most. A domain written with * is not asked about. Where DNS does not answer
+    the finding is a note: host.dns raises the alarm.
+See: RFC 7208 sections 3.2 and 4.5 (one record begins with v=spf1); RFC 6376 section 3.6.1; RFC 7489 section 6.6.3;
+    RFC 1912 section 2.1 (PTR and address agree); docs/how-to/set-up-a-host.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from operate.doctor.checks import Finding, Severity, listed
+from queued.routing.dns_answer import Answer
+from queued.routing.resolver import Resolver
+from queued.signing.keys import UnusableKey, read_key
+from queued.signing.records import difference, published_keys
+from queued.signing.sign import published
+from shared.how_many import how_many
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from shared.config.queued.settings import QueuedConfig
+    from shared.config.queued.signing import SigningKey
+
+_SPF, _DKIM, _DMARC, _REVERSE = "domain.spf", "domain.dkim", "domain.dmarc", "host.reverse"
+_PATIENCE: Final = 10.0  # seconds for each question
+
+
+async def records(queued: QueuedConfig) -> list[Finding]:
+    """A finding for each kind of record."""
+    keys = [(key, domain) for rule in queued.signing.rules for key, domain in published_keys(rule)]
+    domains = sorted({domain for _, domain in keys})
+    names = sorted({each.hostname for each in queued.transports if each.connection.mode == "mx" and each.hostname})
+    resolver = Resolver(queued.routing.dns)
+    try:
+        spf, dmarc, faults, pointers = await asyncio.gather(
+            _each(domains, lambda domain: resolver.txt(domain, "v=spf1")),
+            _each(domains, lambda domain: _dmarc(resolver, domain)),
+            asyncio.gather(*(asyncio.to_thread(_key, key, domain) for key, domain in keys)),
+            _each(names, lambda name: _pointers(resolver, name)),
+        )
+    finally:
+        await resolver.close()
+    found = [(f"{key.selector}._domainkey.{domain}", fault) for (key, domain), fault in zip(keys, faults, strict=True)]
+    return [sender_policy(spf), signatures(dict(found)), policy(dmarc), reverse(pointers)]
+
+
+def sender_policy(answers: Mapping[str, Answer[str]]) -> Finding:
+    """Each domain says by one record who may send for it (SPF)."""
+    faults = _not_one("SPF", answers)
+    remedy = "publish one TXT record that begins with v=spf1; the file dns.zone of `pillarbox init` has one"
+    return _verdict(_SPF, faults, remedy, answers)
+
+
+def signatures(faults: Mapping[str, str | None]) -> Finding:
+    """DNS has the public key of each signature (DKIM)."""
+    wrong = [f"{name}: {fault}" for name, fault in faults.items() if fault]
+    if wrong:
+        return Finding(_DKIM, Severity.WARN, listed(wrong), "see `pillarbox dkim check`")
+    return Finding(_DKIM, Severity.OK, f"{listed(faults)} found" if faults else "signing.rules names no domain")
+
+
+def policy(answers: Mapping[str, Answer[str]]) -> Finding:
+    """Each domain, or one above it, says what receivers do with mail that fails (DMARC)."""
+    return _verdict(_DMARC, _not_one("DMARC", answers), 'publish _dmarc.DOMAIN. IN TXT "v=DMARC1; p=none"', answers)
+
+
+def reverse(answers: Mapping[str, Answer[str]]) -> Finding:
+    """The reverse record of each address of this host has the host's name."""
+    faults = [f"{name}: {listed(answer.records)}" for name, answer in answers.items() if answer.records]
+    if not answers:
+        return Finding(_REVERSE, Severity.OK, "no transport sends to mail exchangers under a name of its own")
+    remedy = "have the owner of the address set its reverse record (PTR) to the host's name"
+    return _verdict(_REVERSE, faults, remedy, answers)
+
+
+def _not_one(kind: str, answers: Mapping[str, Answer[str]]) -> list[str]:
+    """The domains that do not have exactly one such record; receivers ignore two as they ignore none."""
+    return [
+        f"{domain} has {how_many(len(answer.records), f'{kind} record')}"
+        for domain, answer in answers.items()
+        if answer.state != "failed" and len(answer.records) != 1
+    ]
+
+
+def _verdict(check: str, faults: list[str], remedy: str, answers: Mapping[str, Answer[str]]) -> Finding:
+    if faults:
+        return Finding(check, Severity.WARN, "; ".join(faults), remedy)
+    if silent := [name for name, answer in answers.items() if answer.state == "failed"]:
+        return Finding(check, Severity.NOTE, f"DNS does not answer about {listed(silent)}")
+    return Finding(check, Severity.OK, f"{listed(answers)} found" if answers else "signing.rules names no domain")
+
+
+async def _each[Found](names: list[str], ask: Callable[[str], Awaitable[Answer[Found]]]) -> dict[str, Answer[Found]]:
+    """The answer about each name, asked side by side."""
+
+    async def one(name: str) -> Answer[Found]:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                return await ask(name)
+        except (ValueError, TimeoutError) as error:
+            return Answer("failed", text=str(error) or "no answer in time")
+
+    return dict(zip(names, await asyncio.gather(*map(one, names)), strict=True))
+
+
+async def _dmarc(resolver: Resolver, domain: str) -> Answer[str]:
+    """The policy of a domain, or of the nearest domain above it that has one."""
+    answer = await resolver.txt(f"_dmarc.{domain}", "v=DMARC1")
+    above = domain.partition(".")[2]
+    if answer.records or answer.state == "failed" or "." not in above:
+        return answer
+    return await _dmarc(resolver, above)
+
+
+async def _pointers(resolver: Resolver, name: str) -> Answer[str]:
+    """What is wrong with the reverse record of each address of a host; nothing where all name it."""
+    addresses = await resolver.addresses(name)
+    if addresses.state == "failed":
+        return Answer("failed", text=addresses.text)
+    wrong = []
+    for address in addresses.records:
+        answer = await resolver.pointer(address)
+        if answer.state == "failed":
+            return Answer("failed", text=answer.text)
+        if name.lower() not in answer.records:
+            wrong.append(f"{address} is {listed(answer.records) if answer.records else 'without one'}")
+    return Answer("found", tuple(wrong))
+
+
+def _key(key: SigningKey, domain: str) -> str | None:
+    """The fault of a key in DNS; None when it is right."""
+    try:
+        return difference(read_key(key.file).record(), published(key.selector, domain, _PATIENCE))
+    except (OSError, UnusableKey) as error:
+        return str(error)
