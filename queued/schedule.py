@@ -58,9 +58,9 @@ async def _send(connection: database.Connection, due: database.Row) -> bool:
     """One transaction for one schedule; false when another worker has it, or it cannot be sent."""
     try:
         following = cron.following(due.cron, due.timezone, due.now)
-        # With the time that `following` was computed from: a moment later that may be in the past.
+        # No message where `following` is past by now; the next look computes it again.
         [row] = await database.fetch(
-            connection, "schedule_send", schedule=due.id, occurrence=due.next_at, following=following, now=due.now
+            connection, "schedule_send", schedule=due.id, occurrence=due.next_at, following=following
         )
     except (cron.CronRefused, *database.REFUSAL) as error:
         if isinstance(error, cron.CronRefused) or database.refuses_value(error):

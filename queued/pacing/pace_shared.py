@@ -256,7 +256,6 @@ class Shares:
             "pace_share",
             key=gauge.key,
             worker=self._worker,
-            now=None,
             rate=policy.rate.per_second if policy.rate else None,
             burst=policy.most,
             most=policy.concurrency,

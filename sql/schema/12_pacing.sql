@@ -117,6 +117,15 @@ BEGIN
     END IF;
 END $$;
 
+-- The same by the server's clock, which is a worker's only way: with one of its own a worker could take tokens of years to
+-- come, or leave a limit that no other worker gets anything from. Slots lapse after 10 minutes at the latest.
+CREATE FUNCTION pace_share(limit_key text, holder text, rate double precision, burst integer,
+                           give integer, want integer, most integer, keep integer, more integer, lease interval,
+                           OUT tokens integer, OUT seconds double precision, OUT slots integer, OUT starved boolean)
+LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+    SELECT * FROM pace_share(limit_key, holder, NULL, rate, burst, give, want, most, keep, more, least(lease, interval '10 minutes'))
+$$;
+
 -- Forgets what no longer matters: suspends and shares that have ended, limits whose bucket is full again. How many
 -- rows.
 CREATE FUNCTION pace_forget(at timestamptz) RETURNS bigint

@@ -68,10 +68,12 @@ BEGIN
     -- It takes its share of limits, adds suspends by rule and sees them all.
     GRANT SELECT, INSERT, UPDATE ON suspends TO pillarbox_queued;
     GRANT SELECT, INSERT, UPDATE, DELETE ON warmups TO pillarbox_queued;
-    GRANT EXECUTE ON FUNCTION suspend_fits, pace_share TO pillarbox_queued;
+    GRANT EXECUTE ON FUNCTION suspend_fits,
+        pace_share(text, text, double precision, integer, integer, integer, integer, integer, integer, interval)
+        TO pillarbox_queued;
     -- It sends what schedules say.
     GRANT SELECT (id, cron, timezone, next_at, enabled) ON schedules TO pillarbox_queued;
-    GRANT EXECUTE ON FUNCTION schedule_send, schedule_disable TO pillarbox_queued;
+    GRANT EXECUTE ON FUNCTION schedule_send(text, timestamptz, timestamptz), schedule_disable TO pillarbox_queued;
     -- It brings events to webhooks, which it may change to what queued.yaml says, and pause.
     GRANT SELECT, INSERT, UPDATE, DELETE ON webhooks TO pillarbox_queued, pillarbox_maintainer;
     GRANT SELECT, UPDATE ON webhook_cursors TO pillarbox_queued, pillarbox_maintainer;

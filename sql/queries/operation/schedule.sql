@@ -55,4 +55,4 @@ DELETE FROM pillarbox.schedules WHERE id = %(id)s
 
 -- name: schedule_send
 -- Queues one occurrence and moves the schedule on; the message's id, or NULL when another session has done it or is at it.
-SELECT pillarbox.schedule_send(%(schedule)s, %(occurrence)s, %(following)s, coalesce(%(now)s::timestamptz, now())) AS message
+SELECT pillarbox.schedule_send(%(schedule)s, %(occurrence)s, %(following)s) AS message

@@ -229,6 +229,19 @@ async def test_the_next_occurrence_must_be_in_the_future(factory: Factory) -> No
         factory.sql("SELECT pillarbox.schedule_send('report', %(at)s, now(), now())", at=occurrence)
 
 
+async def test_an_occurrence_whose_next_one_has_passed_meanwhile_is_neither_sent_nor_disabled(
+    factory: Factory, session: db.Connection
+) -> None:
+    occurrence = scheduled(factory)
+    await session.execute("SET ROLE pillarbox_queued")
+    [row] = await db.fetch(
+        session, "schedule_send", schedule="report", occurrence=occurrence, following=occurrence + timedelta(seconds=1)
+    )
+    assert row.message is None
+    assert factory.queue() == []
+    assert await schedule.send_due(session) == 1
+
+
 async def test_a_worker_can_send_a_schedule_but_not_read_or_change_it(factory: Factory, session: db.Connection) -> None:
     scheduled(factory)
     await session.execute("SET ROLE pillarbox_queued")
@@ -252,7 +265,7 @@ async def test_other_roles_have_no_access_to_schedules(factory: Factory, session
     await session.execute(f"SET ROLE pillarbox_{role}".encode())
     for refused in (
         "SELECT id FROM pillarbox.schedules",
-        "SELECT pillarbox.schedule_send('report', now(), now(), now())",
+        "SELECT pillarbox.schedule_send('report', now(), now())",
         "SELECT pillarbox.schedule_disable('report', now(), '')",
     ):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -263,7 +276,9 @@ async def test_a_missing_right_is_logged_and_disables_no_schedule(
     factory: Factory, session: db.Connection, heard: Heard
 ) -> None:
     scheduled(factory)
-    factory.sql("REVOKE EXECUTE ON FUNCTION pillarbox.schedule_send FROM pillarbox_queued")
+    factory.sql(
+        "REVOKE EXECUTE ON FUNCTION pillarbox.schedule_send(text, timestamptz, timestamptz) FROM pillarbox_queued"
+    )
     await session.execute("SET ROLE pillarbox_queued")
     assert await schedule.send_due(session) == 0
     assert schedules(factory)["report"].enabled

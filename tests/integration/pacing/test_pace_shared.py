@@ -12,6 +12,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from psycopg.rows import namedtuple_row
 
 from queued.pacing.pace import Fields, Paces, Turn
 from queued.pacing.pace_shared import PORTION, Shares
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 MAIL = Fields("default", "example.com")
 LEASE = timedelta(seconds=30)
+_SHARE = """SELECT * FROM pillarbox.pace_share(
+    'k', %(worker)s, %(now)s::timestamptz, %(rate)s::double precision, %(burst)s::integer,
+    %(give)s, %(want)s, %(most)s::integer, %(keep)s, %(more)s, %(lease)s)"""
 
 
 @pytest.fixture
@@ -62,9 +66,9 @@ class Table:
             "lease": LEASE,
             **values,
         }
-        async with self._pool.connection() as connection:
-            [row] = await db.fetch(connection, "pace_share", key="k", worker=self._worker, now=now, **asked)
-        return row
+        async with self._pool.connection() as connection, connection.cursor(row_factory=namedtuple_row) as cursor:
+            await cursor.execute(_SHARE, {"worker": self._worker, "now": now, **asked})
+            return await cursor.fetchone()
 
 
 async def until_turn(paces: Paces, fields: Fields = MAIL) -> Turn:
