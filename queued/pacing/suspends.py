@@ -32,6 +32,7 @@ LONGEST: Final = 600.0
 #: How the reason begins with which such mail is parked: sql/queries/delivery/pacing.sql, suspend_release looks for it.
 SUSPENDED: Final = "suspended: "
 _BATCH: Final = 10_000  # recipients made due by one statement
+_PATIENCE: Final = 2.0  # seconds of making mail due before the table is read again
 _UNWRITTEN: Final = 1000  # suspends of rules that may wait for PostgreSQL
 
 
@@ -134,9 +135,17 @@ class Suspends:
             if self._unwritten.get(key) is new:
                 del self._unwritten[key]
         self._read(await database.fetch(connection, "suspend_active", now=None))
+        in_force = {known.values for known in self._table.values()}
+        until = monotonic() + _PATIENCE
         for values in dict.fromkeys(self._lifted):
-            if released := await release(connection, values, where):
+            if values in in_force:  # again, and more mail made due would only be parked once more
+                continue
+            released, whole = await release(connection, values, where, until)
+            if released:
                 events.emit("suspend.lifted", selection=values, recipients=released)
+            if not whole:
+                self._changed.set()  # at once, but not before what was suspended meanwhile is known
+                return
         del self._lifted[: len(again)]
 
     def _read(self, rows: Sequence[database.Row]) -> None:
@@ -163,8 +172,13 @@ class Suspends:
         self._asks_destination = bool(self._by_domain) or any(known.selection.asks_destination for known in everything)
 
 
-async def release(connection: database.Connection, selection: str, where: str = "true") -> int:
-    """Make due what was parked for this selection (JSON, as the table has it); how many recipients."""
+async def release(
+    connection: database.Connection, selection: str, where: str = "true", until: float = math.inf
+) -> tuple[int, bool]:
+    """Make due what was parked for this selection (JSON, as the table has it): how many recipients, and whether all.
+
+    No statement begins after `until`, in monotonic seconds, but the first.
+    """
     released = 0
     while True:
         [row] = await database.fetch(
@@ -179,7 +193,9 @@ async def release(connection: database.Connection, selection: str, where: str = 
         )
         released += int(row.released)
         if row.released < _BATCH:
-            return released
+            return released, True
+        if monotonic() >= until:
+            return released, False
 
 
 def _known(values: Mapping[str, Sequence[str]], until: float, reason: str) -> _Known:

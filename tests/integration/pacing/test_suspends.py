@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
+from queued.pacing import suspends
 from queued.pacing.pace import Fields, Paces, Turn
 from queued.waiting.deferral import Deferral
 from shared.config.queued.pacing import Pacing
@@ -158,6 +159,29 @@ async def test_mail_parked_late_by_another_worker_is_due_at_the_next_poll(
     later = parked(factory)
     await follow(paces, connection)
     assert later not in due(factory)  # mail may no longer be parked for it
+
+
+async def test_a_suspend_made_while_much_mail_is_made_due_is_known_before_all_of_it_is(
+    connection: db.Connection, factory: Factory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suspends, "_BATCH", 2)
+    monkeypatch.setattr(suspends, "_PATIENCE", 0.0)
+    paces = Paces()
+    await suspended(connection, destination=["example.com"])
+    await follow(paces, connection)
+    mail = {parked(factory) for _ in range(5)}
+    await db.fetch(connection, "suspend_remove", ids=None)
+    await follow(paces, connection)
+    assert len(due(factory)) == 2
+    await suspended(connection, destination=["example.com"])
+    await follow(paces, connection)
+    assert isinstance(paces.ask(MAIL), Deferral)
+    assert len(due(factory)) == 2
+    await db.fetch(connection, "suspend_remove", ids=None)
+    for _ in range(3):
+        assert paces.suspends._changed.is_set()  # it looks again at once
+        await follow(paces, connection)
+    assert due(factory) == mail
 
 
 async def test_a_suspend_removed_from_the_file_makes_its_mail_due(connection: db.Connection, factory: Factory) -> None:
