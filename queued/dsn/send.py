@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from queued.claiming.floor import FullPass
 from queued.dsn.compose import compose
 from queued.dsn.report import Manner, Original, RecipientReport
 from queued.dsn.requested import requiretls
@@ -27,6 +29,7 @@ from shared.postgres import database
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from shared.config.queued.bounces import Bounces
 
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
 _GLANCE: Final = 1.0
 _BATCH: Final = 100  # recipients in one notification
 _DISCARDED: Final = 1000  # notices at once
+_HELD: Final = 10_000  # notices that one statement lets wait for the next hour
+# How late a notice is found whose transaction committed behind others that were due later.
+_FULL: Final = 30.0
 _PATIENCE: Final = timedelta(hours=1)  # until what could not be made is tried again
 
 
@@ -54,12 +60,13 @@ class DsnSender:
     """Sends notifications, or drops the notices, as configured."""
 
     def __init__(self, settings: Bounces) -> None:
+        self._floor = _Floor()
         self.use(settings)
 
     def use(self, settings: Bounces) -> None:
         """From now on, beginning with the next notification, go by these."""
         self._enabled = settings.enabled
-        self._maker = _Maker(settings)
+        self._maker = _Maker(settings, self._floor)
 
     async def send_due(self, connection: database.Connection) -> int:
         """Send one notification after another until none is due or another worker is at it; how many were sent."""
@@ -73,11 +80,31 @@ class DsnSender:
         return sent
 
 
+class _Floor:
+    """Below which `due` a look finds no notice, but for a full one now and then (queued/claiming/floor.py)."""
+
+    def __init__(self) -> None:
+        self._full = FullPass(_FULL)
+        self._due: datetime | None = None
+
+    def take(self) -> datetime | None:
+        """From where to look now; None: from the beginning."""
+        if self._full.due():
+            self._full.done(monotonic())
+            self._due = None
+        return self._due
+
+    def know(self, due: datetime) -> None:
+        """The first one that the look found."""
+        self._due = due
+
+
 class _Maker:
     """Makes notifications by one set of settings."""
 
-    def __init__(self, settings: Bounces) -> None:
+    def __init__(self, settings: Bounces, floor: _Floor) -> None:
         self._settings = settings
+        self._floor = floor
         hostname = settings.hostname or own_name()
         texts = {kind: text for kind, text in settings.texts.model_dump().items() if text is not None}
         address = settings.address or f"MAILER-DAEMON@{hostname}"
@@ -91,10 +118,13 @@ class _Maker:
                 [elected] = await database.fetch(connection, "notice_elect")
                 if not elected[0]:
                     return None
-                gather = self._settings.gather
-                rows = await database.fetch(connection, "notice_next", now=None, gather=gather, batch=_BATCH)
+                gather, floor = self._settings.gather, self._floor.take()
+                rows = await database.fetch(
+                    connection, "notice_next", now=None, floor=floor, gather=gather, batch=_BATCH
+                )
                 if not rows:
                     return None
+                self._floor.know(rows[0].floor)
                 if await self._held_back(connection, rows[0]):
                     return False
                 await self._send(connection, rows)
@@ -112,7 +142,7 @@ class _Maker:
             return False
 
     async def _held_back(self, connection: database.Connection, row: database.Row) -> bool:
-        """Whether a rate is used up: all it holds for then wait for the next hour."""
+        """Whether a rate is used up: all it holds for then wait for the next hour, some by each call."""
         rate = self._settings.rate
         if rate.overall is not None and row.told_all >= rate.overall:
             localpart, domain = None, None
@@ -126,6 +156,8 @@ class _Maker:
             due=row.next_hour + self._settings.gather,
             localpart=localpart,
             domain=domain,
+            floor=row.floor,
+            batch=_HELD,
         )
         sender = f"{localpart}@{domain}" if domain else None
         events.emit("notice.held_back", sender=sender, notices=held.notices, until=row.next_hour.isoformat())

@@ -17,27 +17,33 @@ SELECT count(*) AS notices FROM dropped
 SELECT pillarbox.lock_try('notices')
 
 -- name: notice_hold_back
--- Lets the notices of a sender, or with no address those of everybody, wait until `due`, and says how many that are.
+-- Lets notices of a sender, or with no address those of everybody, wait until `due`, `batch` at most, and says how many that are.
 WITH held AS (
     UPDATE pillarbox.notices SET due = %(due)s
-     WHERE due < %(due)s AND (%(domain)s::text IS NULL OR (senderlocalpart = %(localpart)s::text AND senderdomain = %(domain)s::text))
+     WHERE id = ANY (ARRAY(
+        SELECT id FROM pillarbox.notices
+         WHERE due >= coalesce(%(floor)s::timestamptz, '-infinity') AND due < %(due)s
+           AND (%(domain)s::text IS NULL OR (senderlocalpart = %(localpart)s::text AND senderdomain = %(domain)s::text))
+         ORDER BY due, id LIMIT %(batch)s FOR UPDATE))
     RETURNING 1
 )
 SELECT count(*) AS notices FROM held
 
 -- name: notice_next
 -- The notices of one kind about one message that have waited for longer than `gather`, the longest due first; with them how
--- many notifications their sender, and all senders, got in this hour, and when the next one begins.
+-- many notifications their sender, and all senders, got in this hour, and when the next one begins. From `floor` on: nothing was
+-- left below it, and while an old snapshot is held, PostgreSQL would read there what is gone at every look.
 WITH first AS MATERIALIZED (
-    SELECT messages__id, kind FROM pillarbox.notices
-     WHERE due <= coalesce(%(now)s::timestamptz, now()) - %(gather)s::interval ORDER BY due, id LIMIT 1
+    SELECT messages__id, kind, due FROM pillarbox.notices
+     WHERE due >= coalesce(%(floor)s::timestamptz, '-infinity')
+       AND due <= coalesce(%(now)s::timestamptz, now()) - %(gather)s::interval ORDER BY due, id LIMIT 1
 )
 SELECT n.id, n.ts, n.kind, n.messages__id, n.senderlocalpart, n.senderdomain, n.recipientlocalpart, n.recipientdomain, n.metadata,
        n.remote, n.reply_code, n.reply_enhanced, n.reply_text, n.arrived, n.will_retry_until,
        coalesce((SELECT c.notices FROM pillarbox.notice_counts c
                   WHERE c.hour = h.hour AND c.sender = n.senderlocalpart || '@' || n.senderdomain), 0) AS told,
        coalesce((SELECT c.notices FROM pillarbox.notice_counts c WHERE c.hour = h.hour AND c.sender = ''), 0) AS told_all,
-       h.hour + interval '1 hour' AS next_hour, coalesce(%(now)s::timestamptz, now()) AS at
+       h.hour + interval '1 hour' AS next_hour, coalesce(%(now)s::timestamptz, now()) AS at, f.due AS floor
   FROM pillarbox.notices n JOIN first f ON f.messages__id = n.messages__id AND f.kind = n.kind,
        (SELECT date_trunc('hour', coalesce(%(now)s::timestamptz, now()), 'UTC') AS hour) AS h
  WHERE n.due <= coalesce(%(now)s::timestamptz, now())

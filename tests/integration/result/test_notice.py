@@ -10,15 +10,18 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 
 from queued.dsn import send
 from shared.postgres import database as db
+from shared.postgres.queries import query
 from tests.fixtures.database.notices import GONE, ORIGINAL, fields, noted, notifier, sent
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from datetime import datetime
 
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.heard import Heard
@@ -233,3 +236,61 @@ async def test_a_notification_and_its_copy_keep_requiretls(
     assert await notifier(postmaster="postmaster@mx.test").send_due(connection) == 1
     rows = factory.sql("SELECT metadata ? '_requiretls' AS asks FROM pillarbox.queue WHERE serverid = 'bounce'")
     assert [row.asks for row in rows] == [asked, asked]
+
+
+@pytest.mark.counts_pages
+async def test_notices_that_are_gone_are_not_scanned_again_while_a_snapshot_is_held(
+    factory: Factory, connection: db.Connection
+) -> None:
+    """As the floors of claims: tests/integration/claim/test_floors.py."""
+    factory.sql("ALTER TABLE pillarbox.notices SET (autovacuum_enabled = off)")
+    message = factory.message(ORIGINAL)
+    with factory.another() as old:
+        old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        old.execute("SELECT count(*) FROM pillarbox.settings")
+        noted(factory, message=message)
+        factory.sql(
+            """INSERT INTO pillarbox.notices (due, kind, messages__id, queue__id, senderlocalpart, senderdomain,
+                                              recipientlocalpart, recipientdomain, arrived)
+               SELECT due - n * interval '1 s', kind, gen_random_uuid(), queue__id, senderlocalpart, senderdomain,
+                      recipientlocalpart, recipientdomain, arrived
+                 FROM pillarbox.notices, generate_series(1, 20000) AS n"""
+        )
+        factory.sql("DELETE FROM pillarbox.notices WHERE messages__id <> %(m)s", m=message)
+        sender = notifier()
+        assert await sender.send_due(connection) == 1
+        noted(factory)
+        assert await blocks(connection, None) > 10 * await blocks(connection, sender._floor.take())
+        assert await sender.send_due(connection) == 1
+
+
+async def blocks(connection: db.Connection, floor: datetime | None) -> int:
+    """How many blocks a look for notices reads from this floor on."""
+    text = "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) " + query("notice_next")
+    values = {"now": None, "floor": floor, "gather": timedelta(), "batch": 100}
+    async with connection.transaction(force_rollback=True):
+        [[[plan]]] = await (await connection.execute(text.encode(), values)).fetchall()
+    return int(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"])
+
+
+async def test_a_notice_that_was_due_before_others_but_committed_after_them_is_found(
+    factory: Factory, connection: db.Connection
+) -> None:
+    sender = notifier()
+    noted(factory)
+    assert await sender.send_due(connection) == 1
+    noted(factory, due=factory.one("SELECT now() - interval '1 hour'"))
+    assert await sender.send_due(connection) == 0
+    sender._floor._full.hurry()
+    assert await sender.send_due(connection) == 1
+
+
+async def test_many_notices_are_held_back_some_at_a_time(
+    factory: Factory, connection: db.Connection, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(send, "_HELD", 2)
+    for _ in range(6):
+        noted(factory)
+    assert await notifier(rate={"overall": 1}).send_due(connection) == 1
+    assert [event["notices"] for event in heard.all("notice.held_back")] == [2, 2, 1]
+    assert factory.one("SELECT count(*) FROM pillarbox.notices WHERE due > now()") == 5
