@@ -160,7 +160,7 @@ CHECKS: Final[dict[str, str]] = {
     ),
     "server.connections": "Room for more connections. W: 80 % in use. A: 95 %.",
     "server.locks": (
-        "Room for the locks of all workers at once, by the leaves that their claims open, against "
+        "Room for the locks of all workers and webhooks at once, by the leaves that they open, against "
         "max_locks_per_transaction. W: 80 % of it. A: 160 %."
     ),
     "server.clock": "This host's clock against the server's. W: 1 s apart. A: 5 s.",

@@ -47,6 +47,7 @@ class Look:
         self._limits = limits or Limits()
         self._leaves: list[database.Row] = []
         self._server_row: database.Row | None = None
+        self._endpoints = 0  # of webhooks, that are enabled
         self._stray: list[coverage.Partid] = []  # ids in the default leaf
 
     async def examine(self) -> list[Finding]:
@@ -173,7 +174,9 @@ class Look:
         return [queue.flow(row, self._limits)]
 
     async def _webhooks(self) -> list[Finding]:
-        return [endpoints(await self._rows("webhook_list", webhook=None), self._limits)]
+        rows = await self._rows("webhook_list", webhook=None)
+        self._endpoints = sum(row.state == "enabled" for row in rows)
+        return [endpoints(rows, self._limits)]
 
     async def _suspended(self) -> list[Finding]:
         return [suspended(await self._rows("suspend_active", now=None), self._queued.pacing.suspends)]
@@ -218,7 +221,7 @@ class Look:
             running = [each.where for each in registered if each.live] or list(configured.values())
             opened = [proofs[where].opened for where in running]
             leaves = sum(row.leaf for row in self._leaves)
-            found.append(server.locks(self._server_row, opened, leaves, self._limits))
+            found.append(server.locks(self._server_row, opened, leaves, self._endpoints, self._limits))
         found += workers.served(servers, partids, unknown)
         waiting = await self._rows("doctor_waiting", partids=asked)
         unserved = await self._rows("metrics_unserved", grace=UNSERVED_GRACE, series=self._limits.backlog)

@@ -69,17 +69,19 @@ def connections(row: Row, limits: Limits) -> Finding:
 _MORE = "raise max_connections, or run fewer processes"
 
 
-def locks(row: Row, opened: Sequence[int], leaves: int, limits: Limits) -> Finding:
+def locks(row: Row, opened: Sequence[int], leaves: int, endpoints: int, limits: Limits) -> Finding:
     """`opened` says for each worker how many leaves its claims open, of all the leaves there are.
 
     A claim locks each leaf it opens with all its indexes, some in two ways. Beside it the worker has results, a
     heartbeat and parking, which name few leaves (queued/claiming/leaves.py), and one worker maintains all: a call that
-    finishes or holds mail opens every leaf, one that looks for overdue mail opens 16.
+    finishes or holds mail opens every leaf, one that looks for overdue mail opens 16. So does a look for events of each
+    webhook's endpoint, where it needs recipients that are still queued.
     """
-    wanted = sum(_LOCKS * each + _BESIDE for each in opened) + 2 * _LOCKS * leaves
+    wanted = sum(_LOCKS * each + _BESIDE for each in opened) + (2 + endpoints) * _LOCKS * leaves
     room = row.locks_each * row.lockers
     verdict = graded(wanted / room, limits.locks)
     who = f"{how_many(len(opened), 'worker')} over {how_many(leaves, 'leaf')}"
+    who += f" and {how_many(endpoints, 'endpoint')}" if endpoints else ""
     text = f"{who} may want {how_many(wanted, 'lock')} at once, there is room for {room}"
     enough = -(-2 * wanted // row.lockers)
     remedy = f"ALTER SYSTEM SET max_locks_per_transaction = {enough} and restart; or give each worker leaves of its own"
@@ -87,7 +89,7 @@ def locks(row: Row, opened: Sequence[int], leaves: int, limits: Limits) -> Findi
 
 
 # Counted in pg_locks: 72 of a claim over 3 leaves that is planned, 9,053 of one over 500; over 500 leaves 11,111 of
-# maintain_finish, 5,556 of maintain_hold_poison, 194 of maintain_unserved_since.
+# maintain_finish, 5,556 of maintain_hold_poison, 194 of maintain_unserved_since, 5,600 of webhook_events.
 _LOCKS: Final = 20
 _BESIDE: Final = 400
 

@@ -6,6 +6,7 @@ See: operate/doctor/workers.py, shared/postgres/coverage.py; test_conditions.py 
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -235,3 +236,19 @@ async def test_locks_are_counted_by_the_leaves_each_worker_opens(patient: Patien
     assert finding.verdict in {WARN, ALARM}
     assert finding.found.startswith("3 workers over 204 leaves may want")
     assert "ALTER SYSTEM SET max_locks_per_transaction" in finding.remedy
+    for number, state in enumerate(("enabled", "enabled", "disabled")):
+        patient.factory.sql(
+            "INSERT INTO pillarbox.webhooks (name, url, events, secrets, state)"
+            " VALUES (%(name)s, 'https://app.example', '{delivered}', '{env:X}', %(state)s)",
+            name=f"app{number}",
+            state=state,
+        )
+    more = await patient.worst("server.locks")
+    assert more.found.startswith("3 workers over 204 leaves and 2 endpoints may want")
+    assert most(more.found) > most(finding.found)
+
+
+def most(text: str) -> int:
+    """The number of locks in a finding."""
+    [number] = re.findall(r"may want ([0-9,]+) locks", text)
+    return int(number.replace(",", ""))

@@ -335,3 +335,29 @@ async def test_partitions_of_many_days_are_created_over_several_rounds(
     finally:
         await connection.close()
     assert factory.one(last)
+
+
+async def test_a_call_that_is_slow_once_for_each_connection_is_finished(
+    factory: Factory, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with 1,000 leaves, which PostgreSQL reads from its catalog for the first call."""
+    monkeypatch.setattr(maintain, "_STEP", 0.1)
+    row = factory.row(status="DELETE", partid="1")
+    factory.sql("ALTER FUNCTION pillarbox.maintain_finish(text, integer) RENAME TO swift")
+    factory.sql(
+        """CREATE FUNCTION pillarbox.maintain_finish(who text, batch integer)
+           RETURNS TABLE (result text, recipients bigint) LANGUAGE plpgsql AS $$
+           BEGIN
+               IF coalesce(current_setting('test.read', true), '') = '' THEN
+                   PERFORM pg_sleep(1), set_config('test.read', 'yes', false);
+               END IF;
+               RETURN QUERY SELECT * FROM pillarbox.swift(who, batch);
+           END $$"""
+    )
+    connection = await db.connect(factory.uri, "maintainer")
+    try:
+        await Maintainer("worker", Maintenance()).round_if_elected(connection)
+    finally:
+        await connection.close()
+    assert not heard.all("maintain.failed")
+    assert [each.id for each in factory.sql("SELECT id FROM pillarbox.archive WHERE result = 'deleted'")] == [row]

@@ -84,11 +84,11 @@ def test_the_version_of_postgresql_has_its_verdict(number: int, verdict: Severit
 )
 def test_the_size_of_the_lock_table_has_its_verdict(opened: list[int], leaves: int, verdict: Severity) -> None:
     shipped = row(locks_each=64, lockers=200)
-    finding = doctor_server.locks(shipped, opened, leaves, LIMITS)
+    finding = doctor_server.locks(shipped, opened, leaves, 0, LIMITS)
     assert finding.verdict is verdict
     if verdict:
         enough = int(finding.remedy.split(" = ")[1].split(" ")[0])
-        assert doctor_server.locks(row(locks_each=enough, lockers=200), opened, leaves, LIMITS).verdict is OK
+        assert doctor_server.locks(row(locks_each=enough, lockers=200), opened, leaves, 0, LIMITS).verdict is OK
 
 
 def test_a_prepared_transaction_is_named_with_its_own_remedy() -> None:
