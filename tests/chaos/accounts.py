@@ -138,6 +138,10 @@ class Accounts:
         self.accepted += 1
         self.outstanding += 1
 
+    def expect(self, key: Key, content: bytes) -> None:
+        """What is to arrive for it, where that is known only after `submit`."""
+        self.entries[key].digest = hashlib.sha256(content).hexdigest()
+
     def mark(self) -> None:
         """Note again when the first is accepted, and when the first arrives."""
         self.first_accepted = self.first_arrived = 0.0

@@ -1,4 +1,4 @@
-"""arena — the running system of a cell: PostgreSQL, smtpd, two workers, their sinks, senders and accounts
+"""arena — the running system of a cell: PostgreSQL, daemons, sinks, applications and accounts
 
 Owns: Arena, and its own record of mail in flight: the claims at the instant of a fault, compared with the sinks' mail,
     and the sinks' replies that never reached a worker.
@@ -28,8 +28,12 @@ from scripts.dev.peers import find_library, how_to_get
 from scripts.sink.server import Sink
 from shared.postgres.migrate import migrate
 from tests.chaos.accounts import Accounts
+from tests.chaos.applications.callers import Callers
+from tests.chaos.applications.listener import listening
+from tests.chaos.applications.sign_ups import SignUps, collectors
 from tests.chaos.senders import Load
 from tests.chaos.way_to_sink import WayToSink, leading_to
+from tests.fixtures.daemons.api import Api
 from tests.fixtures.daemons.system import Daemon, System
 from tests.fixtures.database.postgres import LEAVES, ServerUnderTest
 from tests.fixtures.peers.proxy import Proxy, relaying
@@ -40,6 +44,8 @@ if TYPE_CHECKING:
 
     from scripts.sink.records import Received
     from tests.chaos.accounts import Arrival, Key
+    from tests.chaos.applications.application import Application
+    from tests.chaos.applications.listener import Listener
     from tests.chaos.cells import Cell
     from tests.fixtures.database.killable import Killable
 
@@ -91,8 +97,9 @@ class Arena:
         self.gated: set[str] = set()
         self.mark = folder / "failed"
         self.clock = folder / "clock"
-        self.load: Load
-        self.smtpd: Daemon
+        self.load: Application
+        self.fronts: tuple[Daemon, ...] = ()
+        self.listener: Listener | None = None
         self.workers: tuple[Daemon, ...] = ()
         self.network: Proxy | None = None
         self.ways: dict[str, WayToSink] = {}
@@ -120,13 +127,34 @@ class Arena:
             claim={"lease": f"{int(self.cell.lease * 1000)}ms", "inflight": INFLIGHT, "batch": INFLIGHT},
             transport={"timeout": _TIMEOUTS if self.ways else {}, "retry": {"intervals": ["300ms"], "jitter": 0}},
             maintenance={"grace": GRACE},
+            webhooks=self.listener.section if self.listener else {},
         )
+        workers = (worker(ports[name], name) for name in WORKERS)
+        fronts = asyncio.create_task(self._fronts(through))
+        self.workers = tuple(await asyncio.gather(*workers))
+        self.fronts = await fronts
+        self.load = await self._application(box)
+
+    async def _fronts(self, through: dict[str, Any]) -> tuple[Daemon, ...]:
+        """The daemons that take mail from the cell's kind of application."""
+        spool = {"timeout": "3s"}
+        if self.cell.face == "http":
+            return (await self.system.httpd(environment=through, smtpd={"spool": spool}),)
+        if self.cell.face == "accounts":
+            return await collectors(self.system)
         servers = [{"id": "mx", "hostname": "mx.test", "listeners": [{"port": 0}], "limits": _PATIENT}]
-        processes, spool = self.cell.processes, {"timeout": "3s"}
-        starts = [self.system.smtpd(environment=through, servers=servers, processes=processes, spool=spool)]
-        self.smtpd, *workers = await asyncio.gather(*starts, *(worker(ports[name], name) for name in WORKERS))
-        self.workers = tuple(workers)
-        self.load = Load(self.accounts, lambda: self.smtpd.address, self.seed, box=box)
+        processes = self.cell.processes
+        return (await self.system.smtpd(environment=through, servers=servers, processes=processes, spool=spool),)
+
+    async def _application(self, box: str) -> Application:
+        """What submits; `box` ends each local part."""
+        if self.cell.face == "http":
+            key = await Api(self.system, self.fronts[0]).key("shop")
+            return Callers(self.accounts, lambda: self.fronts[0].address, self.seed, key, box=box)
+        if self.cell.face == "accounts":
+            installation = await self.value("SELECT installation::text FROM accounts.account_settings")
+            return SignUps(self.accounts, self.uri, installation, box=box)
+        return Load(self.accounts, lambda: self.smtpd.address, self.seed, box=box)
 
     def _own_clock(self) -> dict[str, str]:
         """The daemons' wall clock is set by the file; the monotonic clock is not changed."""
@@ -143,9 +171,15 @@ class Arena:
         }
 
     @property
+    def smtpd(self) -> Daemon:
+        """The only daemon that takes mail, where applications submit by SMTP."""
+        [front] = self.fronts
+        return front
+
+    @property
     def daemons(self) -> tuple[Daemon, ...]:
         """All daemons."""
-        return (self.smtpd, *self.workers)
+        return (*self.fronts, *self.workers)
 
     def ended(self) -> list[Daemon]:
         """The daemons whose process has ended."""
@@ -265,6 +299,8 @@ async def arena(
         made.system.environment |= dict(environment or {})
         for sink in made.sinks.values():
             await stack.enter_async_context(sink)
+        if cell.hooked:
+            made.listener = await stack.enter_async_context(listening(folder))
         if cell.crosses:
             made.network = await stack.enter_async_context(relaying(uri))
             for worker, sink in made.sinks.items():

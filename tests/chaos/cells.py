@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 type Recovery = Literal["lease", "soon"]
+type Face = Literal["smtp", "http", "accounts"]
 
 POLL: Final = 0.5  # seconds; `claim.poll` of the cells' workers (tests/fixtures/daemons/system.py)
 ROUND: Final = 1.0  # seconds for a claim and its 60 recipients, 20 at once at 50 ms each, on a busy machine
@@ -28,6 +29,7 @@ class Cell:
     delivered 5 s after it.
     crosses: connections to PostgreSQL lead through a proxy, and connections to the sink through another.
     forgives: a pattern of log lines that are this fault's own and no fault of ours. refuses: may refuse mail for good.
+    face: how applications submit; tests/chaos/applications says what they are promised. hooked: events go to a webhook.
     """
 
     name: str
@@ -41,6 +43,8 @@ class Cell:
     processes: int = 1
     short: bool = False
     forgives: str = ""
+    face: Face = "smtp"
+    hooked: bool = False
 
     @property
     def limit(self) -> float:
@@ -56,6 +60,7 @@ def _killed(name: str, fault: str, instant: str, point: str, **more: object) -> 
 _RANDOM: Final = "at random"
 _SMTPD: Final = "smtpd, kill -9"
 _CHILD: Final = "one of 2 smtpd processes, kill -9"
+_HTTPD: Final = "httpd, kill -9"
 _WORKER: Final = "worker, kill -9"
 
 CELLS: Final = (
@@ -76,6 +81,37 @@ CELLS: Final = (
         "copied, before COMMIT",
         "spool.before_commit:raise:8",
         forgives="spool.refused|Provoked",
+    ),
+    # httpd, with clients that retry under their Idempotency-Key
+    _killed(
+        "httpd-before-commit", _HTTPD, "copied, before COMMIT", "spool.before_commit:kill:30", face="http", short=True
+    ),
+    _killed(
+        "httpd-after-commit",
+        _HTTPD,
+        "after COMMIT, no answer sent",
+        "spool.after_commit:kill:30",
+        face="http",
+        short=True,
+    ),
+    _killed("httpd-before-answer", _HTTPD, "COMMIT known, before 202", "receive.before_reply:kill:60", face="http"),
+    Cell("httpd-postmaster", "PostgreSQL, kill -9, under httpd", _RANDOM, "postmaster", lease=15, face="http"),
+    # collectors of account mail
+    _killed(
+        "collector-before-commit",
+        "one of 2 collectors, kill -9",
+        "mail queued, before COMMIT",
+        "collect.before_commit:kill:6",
+        face="accounts",
+        short=True,
+    ),
+    Cell(
+        "collector-postmaster",
+        "PostgreSQL, kill -9, under collectors",
+        _RANDOM,
+        "postmaster",
+        lease=15,
+        face="accounts",
     ),
     # workers
     _killed("worker-claimed", _WORKER, "claimed, nothing sent", "claim.taken:kill:6", recovers="lease"),
@@ -101,6 +137,15 @@ CELLS: Final = (
         "worker-after-record", _WORKER, "after the result's COMMIT", "result.after_record:kill:10", recovers="lease"
     ),
     Cell("worker", _WORKER, _RANDOM, "worker", recovers="lease"),
+    _killed(
+        "webhook-taken",
+        _WORKER,
+        "a webhook took events, their position not noted",
+        "webhook.taken:kill:6",
+        recovers="lease",
+        hooked=True,
+        short=True,
+    ),
     _killed(
         "maintainer-in-sweep",
         "the worker that maintains, kill -9",

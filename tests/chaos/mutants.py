@@ -22,7 +22,7 @@ from tests.fixtures.daemons.system import ROOT
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_PACKAGES: Final = ("smtpd", "queued", "shared", "sql", "operate", "scripts")
+_PACKAGES: Final = ("smtpd", "queued", "httpd", "collect", "shared", "sql", "operate", "scripts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,31 @@ MUTANTS: Final = (
         "late-recipient",
         "lost",
         times=2,
+    ),
+    Mutant(
+        "a key is taken in the transaction of its mail",
+        "shared/spool/commit.py",
+        "used = await _keys_taken(connection, submissions)",
+        "used: dict[UUID, KeyUsed] = {}",
+        "httpd-after-commit",
+        "duplicates",
+    ),
+    Mutant(
+        "a token is marked in the transaction of its mail",
+        "collect/collector.py",
+        """            async with connection.transaction():
+                tokens = await self._mark(connection)
+                if tokens:
+                    await self.output.hand_over(connection, tokens)
+                    reach("collect.before_commit")
+""",
+        """            tokens = await self._mark(connection)
+            if tokens:
+                reach("collect.before_commit")
+                await self.output.hand_over(connection, tokens)
+""",
+        "collector-before-commit",
+        "lost",
     ),
 )
 

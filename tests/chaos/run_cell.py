@@ -12,7 +12,7 @@ import asyncio
 import re
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, LiteralString
 
 from tests.chaos import strikes_around, strikes_daemons, strikes_database, strikes_storm
 from tests.chaos.arena import BOX, arena
@@ -36,6 +36,7 @@ _STRIKES: Final = (strikes_daemons, strikes_database, strikes_around, strikes_st
 class Outcome:
     """The result of a cell. bound: arrivals in flight when faults struck, by the sinks and the claims;
     unexplained: duplicates of other mail. uncertain: attempts that the history marks so, at least as many.
+    more: promises to the cell's own application that were not kept.
     Times in seconds from the fault's end: to the first new acceptance, to the first new delivery, until all mail
     accepted before had arrived.
     """
@@ -52,6 +53,7 @@ class Outcome:
     clears: float
     took: float
     faults: tuple[str, ...]
+    more: tuple[str, ...]
 
     @property
     def recovery(self) -> float:
@@ -70,7 +72,7 @@ class Outcome:
             f"{f.duplicated} duplicates, {self.uncertain} attempts uncertain": f.duplicated > self.uncertain,
             f"recovered after {self.recovery:.2f} s, limit {limit:.1f} s": self.recovery > limit,
         }
-        return [what for what, broken in found.items() if broken] + list(self.faults)
+        return [what for what, broken in found.items() if broken] + [*self.faults, *self.more]
 
 
 async def run_cell(
@@ -103,7 +105,8 @@ def strike_of(cell: Cell) -> Callable[[Arena], Awaitable[Struck]]:
 async def _drained(arena_: Arena) -> None:
     """Wait until the queue is empty or has not changed for long."""
     seen, moved = -1, monotonic()
-    while await arena_.value("SELECT count(*) FROM queue WHERE status = 'DELIVER'"):
+    waiting: LiteralString = "SELECT count(*) FROM queue WHERE status = 'DELIVER'"
+    while await arena_.load.is_pending(arena_) or await arena_.value(waiting):
         if arena_.accounts.arrived != seen:
             seen, moved = arena_.accounts.arrived, monotonic()
         if monotonic() - moved > _DRAIN + 2 * arena_.cell.lease:
@@ -116,6 +119,9 @@ async def _account(arena_: Arena, struck: Struck, began: float) -> Outcome:
     arena_.unanswered()
     forgiven = re.compile(cell.forgives or r"(?!)")
     accepts, delivers = accounts.first_after(struck.ended)
+    more = await arena_.load.broken(arena_)
+    if arena_.listener is not None:
+        more += await arena_.listener.broken(arena_)
     return Outcome(
         cell=cell,
         seed=arena_.seed,
@@ -129,4 +135,5 @@ async def _account(arena_: Arena, struck: Struck, began: float) -> Outcome:
         clears=accounts.cleared(struck.ended),
         took=monotonic() - began,
         faults=tuple(line for line in arena_.system.faults() if not forgiven.search(line)),
+        more=tuple(more),
     )

@@ -15,6 +15,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from scripts.demo.sample_mail import Sample
+from tests.chaos.applications.application import BREATH, Application
 from tests.fixtures.daemons.submit import DOMAINS, Client
 
 if TYPE_CHECKING:
@@ -23,47 +24,34 @@ if TYPE_CHECKING:
     from tests.chaos.accounts import Accounts
 
 _RECIPIENTS: Final = (1, 1, 1, 1, 2, 3, 12)  # some numbers are large enough for COPY (shared/spool/commit.py)
-_BREATH: Final = 0.03  # seconds between two refused connections
 
 
-class Load:
+class Load(Application):
     """Mail from several sessions at once."""
 
     def __init__(
         self, accounts: Accounts, address: Callable[[], tuple[str, int]], seed: int, *, box: str, window: int = 300
     ) -> None:
         """`box` ends each local part and may script the sink; `address` is the present address of smtpd."""
-        self._accounts = accounts
+        super().__init__(accounts, window)
         self._address = address
         self._samples = samples(seed, box)
-        self._window = window
-        self._open = True
 
-    async def run(self, sessions: int = 6) -> None:
-        """Submit until stopped."""
-        async with asyncio.TaskGroup() as group:
-            for _ in range(sessions):
-                group.create_task(self._session())
-
-    def stop(self) -> None:
-        """Start no more messages."""
-        self._open = False
-
-    async def _session(self) -> None:
+    async def session(self) -> None:
+        """Submit one message after another; each once."""
         client: Client | None = None
-        while self._open:
-            if self._accounts.outstanding > self._window:
-                await asyncio.sleep(_BREATH)
+        while self.open:
+            if await self.is_ahead():
                 continue
             if client is None or not client.usable:
                 client = await self._connected(client)
                 continue
             sample = next(self._samples)
-            self._accounts.submit(sample)
+            self.accounts.submit(sample)
             replies = await client.send(sample)
-            self._accounts.answer(sample, replies, monotonic())
+            self.accounts.answer(sample, replies, monotonic())
             if not replies[0].startswith("250"):
-                await asyncio.sleep(_BREATH)
+                await asyncio.sleep(BREATH)
         if client is not None:
             await client.close()
 
@@ -72,7 +60,7 @@ class Load:
             await before.close()
         with suppress(OSError):
             return await Client.open(self._address())
-        await asyncio.sleep(_BREATH)
+        await asyncio.sleep(BREATH)
         return None
 
 

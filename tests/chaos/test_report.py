@@ -39,6 +39,7 @@ def outcome(name: str = "worker", *, clears: float = 4.4, seed: int = 1) -> Outc
         clears=clears,
         took=9.0,
         faults=(),
+        more=(),
     )
 
 

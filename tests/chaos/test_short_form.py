@@ -36,11 +36,7 @@ def test_every_cell_has_a_unique_name_and_a_strike() -> None:
 
 def test_every_failure_point_of_the_daemons_has_a_cell() -> None:
     used = {parse(cell.point).point for cell in CELLS if cell.point}
-    elsewhere = {
-        *("partitions.step", "migrate.before_commit"),  # strikes of commands, which set them themselves
-        "collect.before_commit",  # tests/scenario/accounts
-        "webhook.taken",  # tests/scenario/delivery/test_webhooks_survive_their_worker.py
-    }
+    elsewhere = {"partitions.step", "migrate.before_commit"}  # strikes of commands, which set them themselves
     assert used | elsewhere == set(POINTS)
 
 
