@@ -9,7 +9,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import shutil
 import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +21,7 @@ from scripts.analytics.report.sections import SECTIONS, Report
 from scripts.analytics.report.text import as_document, print_tables, written
 from scripts.output.commands import COMMANDS
 from tests.fixtures.database.history import MONDAY
+from tests.fixtures.peers.chromium import chromium
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTILE = "\"><script>document.title='broken'</script><img src=http://127.0.0.1:9/x onerror=alert(1)>\u202e\x00'`"
@@ -116,14 +116,11 @@ def test_values_are_written_with_their_units(given: Any, kind: Any, said: str) -
 
 def rendered(folder: Path, text: str, *more: str) -> tuple[str, str, list[str]]:
     """The page in a real Chromium: its elements, its console messages, and the requested URLs."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if browser is None:
-        pytest.skip("no Chromium here: apt-get install chromium")
     file, log = folder / "report.html", folder / "net.json"
     file.write_text(text, encoding="utf-8")
     quiet = ("networking", "client-side-phishing-detection")
     done = subprocess.run(
-        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-component-update"]
+        [chromium(), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-component-update"]
         + [f"--disable-background-{word}" for word in quiet]
         + [f"--user-data-dir={folder / 'profile'}", f"--log-net-log={log}", "--enable-logging=stderr", *more]
         + ["--virtual-time-budget=2000", "--dump-dom", f"file://{file}"],
