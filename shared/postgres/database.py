@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import PipelineStatus
 from psycopg.rows import TupleRow, namedtuple_row
 from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
@@ -209,7 +210,11 @@ async def open_pool(
 
 
 async def fetch(source: Connection, name: str, /, where: str | None = None, **values: Any) -> list[Row]:
-    """Run the query `name` and return its rows as named tuples; values are whatever psycopg adapts."""
+    """Run the query `name` and return its rows as named tuples; values are whatever psycopg adapts.
+
+    Not in psycopg's pipeline mode, where statements outside a transaction share one until the pipeline ends, and where
+    the answer of one may be read while others are only sent: there it is refused (RuntimeError).
+    """
     text = query(name) if where is None else where_query(name, where)
     # Without parameters the driver leaves %% as it is, and a condition has its percent signs doubled.
     return await _fetch(source, text, values if where is not None else values or None)
@@ -217,6 +222,7 @@ async def fetch(source: Connection, name: str, /, where: str | None = None, **va
 
 async def fetch_octets(source: Connection, name: str, /, **values: Any) -> list[Row]:
     """As `fetch`, in the binary format: as text a bytea has two octets for each one, which both sides pay for."""
+    _refuse_pipeline(source)
     async with source.cursor(row_factory=namedtuple_row, binary=True) as cursor:
         await cursor.execute(query(name), values)
         return await cursor.fetchall()
@@ -237,6 +243,7 @@ async def _fetch(
     source: Connection, text: LiteralString, values: Mapping[str, Any] | None, *, prepare: bool | None = None
 ) -> list[Row]:
     """The driver reads a long text again at each call, which takes longer than to number its parameters once."""
+    _refuse_pipeline(source)
     if values and len(text) > _LONG:
         numbered_text, names = numbered(text)
         async with psycopg.AsyncRawCursor(source, row_factory=namedtuple_row) as raw:
@@ -245,6 +252,11 @@ async def _fetch(
     async with source.cursor(row_factory=namedtuple_row) as cursor:
         await cursor.execute(text, values, prepare=prepare)
         return await cursor.fetchall() if cursor.description else []
+
+
+def _refuse_pipeline(source: Connection) -> None:
+    if source.pgconn.pipeline_status != PipelineStatus.OFF:
+        raise RuntimeError("a query by name was run in pipeline mode; allowed: after the pipeline")
 
 
 async def run_on(connection: Connection, name: str, table: str) -> None:
