@@ -16,8 +16,11 @@ import pytest
 from operate.queue.act import Done, same_ids
 from shared.errors import PillarboxError
 from shared.postgres import database, timeline
+from shared.postgres.queries import query
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.database.operating import Pillarbox
 
@@ -401,3 +404,28 @@ def test_an_empty_queue_is_said_in_words(pillarbox: Pillarbox) -> None:
         assert pillarbox.run(*words) == "0 matching recipients\n"
         assert pillarbox.lines(*words) == []
     assert pillarbox.run("audit") == "no commands\n"
+
+
+def test_undoing_a_batch_reads_that_batch_and_not_the_whole_command(factory: Factory, pillarbox: Pillarbox) -> None:
+    """By statistics from before the command: undoing 20,000 took 17 s where the command took 2."""
+    for table in ("audit_rows", "queue_def_123"):
+        factory.sql(f"ALTER TABLE pillarbox.{table} SET (autovacuum_enabled = off)")
+    factory.rows(300)
+    pillarbox.json("priority", "--to", "6", "--all", "--yes")
+    for table in ("audit_rows", "queue"):
+        factory.sql(f"ANALYZE pillarbox.{table}")
+    ids = factory.rows(3000)
+    done = pillarbox.json("priority", "--to", "5", "--all", "--yes")
+    text = "EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) " + query("queue_restore")
+    [[[plan]]] = factory.sql(text, ids=ids[:500], undoes=done["audit"])
+    [found] = [node for node in nodes(plan["Plan"]) if node.get("Relation Name") == "audit_rows"]
+    removed = sum(value for name, value in found.items() if name.startswith("Rows Removed"))
+    assert plan["Plan"]["Actual Rows"] == 500
+    assert (found["Actual Rows"] + removed) * found["Actual Loops"] == 500
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A plan and all below it."""
+    yield plan
+    for each in plan.get("Plans", []):
+        yield from nodes(each)
