@@ -7,6 +7,7 @@ See: docs/how-to/account-mail.md; sql/accounts/README.md, "Collecting".
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,9 @@ def mail(config: CollectConfig) -> Finding:
     try:
         templates = prepared(config)[1]
     except ConfigError as error:
-        remedy = "a collector does not start so, and refuses to reload; `pillarbox accounts preview` shows the mail"
+        remedy = (
+            "correct it, then `pillarbox accounts preview` shows the mail; until then no collector starts or reloads"
+        )
         return Finding(check, Severity.ALARM, str(error), remedy)
     keys, languages = how_many(len(config.keys), "key"), ", ".join(templates.languages)
     return Finding(check, Severity.OK, f"{keys}; templates in {languages}")
@@ -53,7 +56,7 @@ async def _tables(config: CollectConfig, limits: Limits) -> list[Finding]:
         conninfo = database.resolve_running(place, environment.var)
         if conninfo is None:
             return []  # server.reached says so
-        account_schema.check(conninfo, accounts.schema_)
+        await asyncio.to_thread(account_schema.check, conninfo, accounts.schema_)  # or httpd would stand still
         connection = await database.connect(conninfo, "pillarbox doctor")
     except SchemaMismatch as error:
         return [Finding("account.tokens", Severity.ALARM, str(error), _INSTALL)]
