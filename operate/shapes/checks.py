@@ -242,7 +242,7 @@ class Balance(Shape):
 class ExportedDay(Shape):
     """A day that was exported."""
 
-    table: str = meaning("attempts or archive.")
+    table: str = meaning("attempts, archive or audit.")
     day: str = meaning("YYYY-MM-DD.")
     version: int = meaning("How often it was exported.")
     rows: int = meaning("Rows written.")
@@ -287,6 +287,8 @@ class Cleanup(Shape):
     days: list[CleanedDay] = meaning("Each old day.")
     orphans: FoundOrphans | None = meaning("With --orphans.")
     changed: bool = meaning("Whether it was done.")
+    expired: int = meaning("Snapshots of the lake that expired.")
+    files: list[str] = meaning("Files of the lake that nothing needs.")
 
 
 class Generated(Shape):

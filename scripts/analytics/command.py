@@ -27,7 +27,7 @@ VERBS: Final = {
     "stream": "stream",
 }
 
-_NEEDED: Final = ("pyspark", "pyarrow", "numpy")
+_NEEDED: Final = ("pyspark", "pyarrow", "numpy", "pyiceberg", "sqlalchemy")
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -53,7 +53,7 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def run(options: argparse.Namespace) -> int:
     """Run until Ctrl-C, or once."""
     from scripts.analytics import session  # noqa: PLC0415 - it loads Spark
-    from scripts.analytics.report.figures import understood  # noqa: PLC0415
+    from scripts.analytics.spark_errors import understood  # noqa: PLC0415
 
     conninfo = terminal.conninfo(options)
     sink = _printed if options.console or options.json else stored(conninfo)

@@ -15,6 +15,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from scripts.analytics.session import MASTER
+from scripts.analytics.workers import JOBS
 from scripts.one_connection import configured, started
 from scripts.options import add_config
 from shared.config.smtpd.load import load_smtpd
@@ -46,6 +47,17 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--memory", metavar="SIZE", help="memory of Spark's driver, such as 2g (default: a quarter of the free memory)"
+    )
+
+
+def add_jobs(parser: argparse.ArgumentParser) -> None:
+    """The option of a verb that reads PostgreSQL in several processes."""
+    parser.add_argument(
+        "--jobs",
+        type=count,
+        default=JOBS,
+        metavar="N",
+        help=f"portions read at a time, each by one connection (default {JOBS}: all cores but one)",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import shutil
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -11,18 +11,20 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from scripts.analytics import manifest
 from scripts.analytics.cleanup import command as cleanup
 from scripts.analytics.cleanup import orphans
 from scripts.analytics.cleanup import verify as cleanup_verify
-from scripts.analytics.runner import Here
-from tests.fixtures.database.lake import DAYS, ask, exported, late, today
+from scripts.analytics.lake import catalog
+from scripts.analytics.lake import files as lake_files
+from tests.fixtures.database.lake import DAYS, ask, exported, files, in_lake, known, late, same, today
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
+    from scripts.analytics.lake.catalog import Lake
     from scripts.analytics.source.portions import Leaf
     from tests.fixtures.database.factory import Factory
 
@@ -30,9 +32,17 @@ pytestmark = pytest.mark.slow
 
 _NOW = timedelta(0)
 
+type Clean = Callable[..., cleanup.CleanupReport]
 
-def clean(uri: str, lake: Path, *, yes: bool = True, keep: timedelta = _NOW) -> cleanup.CleanupReport:
-    return cleanup.cleanup(uri, lake, Here(), keep, yes=yes)
+
+@pytest.fixture
+def clean(spark: SparkSession) -> Clean:
+    """One run of the clean-up."""
+
+    def run(uri: str, lake: Path, *, yes: bool = True, keep: timedelta = _NOW) -> cleanup.CleanupReport:
+        return cleanup.cleanup(uri, catalog.opened(str(lake)), spark, keep, timedelta(days=7), yes=yes)
+
+    return run
 
 
 def days_left(uri: str) -> int:
@@ -41,32 +51,36 @@ def days_left(uri: str) -> int:
     )
 
 
-def test_verified_days_are_dropped_and_dated_in_the_manifest(history_database: str, exported_lake: Path) -> None:
+def test_verified_days_are_dropped_and_dated_in_the_lake(
+    clean: Clean, history_database: str, exported_lake: Path
+) -> None:
     done = clean(history_database, exported_lake)
 
     assert {each.state for each in done.days} == {"dropped"}
     assert days_left(history_database) == 0
-    assert all(each.dropped for table in ("attempts", "archive") for each in manifest.every(exported_lake, table))
+    assert all(each.dropped for table in ("attempts", "archive") for each in known(exported_lake, table))
     assert exported(history_database, exported_lake).refused == []
 
 
-def test_without_yes_days_are_verified_and_kept(history_database: str, exported_lake: Path) -> None:
+def test_without_yes_days_are_verified_and_kept(clean: Clean, history_database: str, exported_lake: Path) -> None:
     assert {each.state for each in clean(history_database, exported_lake, yes=False).days} == {"verified"}
     assert days_left(history_database) == DAYS
 
 
-def test_days_younger_than_keep_are_skipped(history_database: str, exported_lake: Path) -> None:
+def test_days_younger_than_keep_are_skipped(clean: Clean, history_database: str, exported_lake: Path) -> None:
     assert clean(history_database, exported_lake, keep=timedelta(days=30)).days == []
 
 
-def test_a_day_that_was_never_exported_is_refused(history_database: str, tmp_path: Path) -> None:
-    (tmp_path / manifest.STAGING).mkdir()
+def test_a_day_that_was_never_exported_is_refused(clean: Clean, history_database: str, tmp_path: Path) -> None:
+    exported(history_database, tmp_path, until=today() - timedelta(days=30))
     done = clean(history_database, tmp_path)
     assert {each.reason for each in done.refused} == {"the day is not in the lake: export it first"}
     assert days_left(history_database) == DAYS
 
 
-def test_a_day_with_new_rows_is_kept_and_the_others_dropped(history_database: str, exported_lake: Path) -> None:
+def test_a_day_with_new_rows_is_kept_and_the_others_dropped(
+    clean: Clean, history_database: str, exported_lake: Path
+) -> None:
     late(history_database)
 
     [refused] = clean(history_database, exported_lake).refused
@@ -76,12 +90,12 @@ def test_a_day_with_new_rows_is_kept_and_the_others_dropped(history_database: st
 
 
 def test_a_row_added_after_verification_keeps_the_day(
-    history_database: str, exported_lake: Path, monkeypatch: pytest.MonkeyPatch
+    clean: Clean, history_database: str, exported_lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verify = cleanup_verify.fault
 
-    def then_late(uri: str, lake: Path, leaf: Leaf, *given: Any) -> str | None:
-        found = verify(uri, lake, leaf, *given)
+    def then_late(spark: SparkSession, uri: str, lake: Lake, leaf: Leaf, *given: Any) -> str | None:
+        found = verify(spark, uri, lake, leaf, *given)
         if leaf.day == today() - timedelta(days=1):
             late(history_database)
         return found
@@ -92,36 +106,64 @@ def test_a_row_added_after_verification_keeps_the_day(
     assert days_left(history_database) == 1
 
 
-def test_a_file_with_one_value_changed_keeps_the_day(history_database: str, exported_lake: Path) -> None:
-    """As if it had been written wrongly: its checksum in the manifest is right."""
-    known = next(each for each in manifest.every(exported_lake, "attempts") if each.files)
-    [entry, *others] = known.files
-    file = exported_lake / entry.path
+@pytest.mark.parametrize("changed", ["a letter", "a NULL that moved to the next column"])
+def test_a_file_with_one_value_changed_keeps_the_day(
+    clean: Clean, history_database: str, exported_lake: Path, changed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if it had been written wrongly, with as many rows; its length is not looked at."""
+    file = files(exported_lake, "attempts")[0]
     table = parquet.ParquetFile(file).read()
-    replies = table["reply_text"].to_pylist()
-    replies[0] = "x" * len(replies[0] or "")
-    changed = table.set_column(table.column_names.index("reply_text"), "reply_text", pa.array(replies, pa.string()))
-    parquet.write_table(changed, file)
-    again = manifest.LakeFile(entry.path, entry.rows, file.stat().st_size, manifest.sha256(file))
-    manifest.commit(exported_lake, replace(known, files=(again, *others)))
+    columns = {name: table[name].to_pylist() for name in ("partid", "jobid", "reply_text")}
+    if changed == "a letter":
+        columns["reply_text"][0] = "x" * len(columns["reply_text"][0] or "")
+    else:
+        columns["partid"][0], columns["jobid"][0] = columns["jobid"][0], columns["partid"][0]
+    for name, values in columns.items():
+        place = table.column_names.index(name)
+        table = table.set_column(place, table.schema.field(place), pa.array(values, pa.string()))
+    parquet.write_table(table, file)
+    monkeypatch.setattr(lake_files, "whole", lambda _, found: [each.file_path for each in found])
 
     [refused] = clean(history_database, exported_lake).refused
 
     assert "or their content differs" in refused.reason
 
 
-def test_a_damaged_file_keeps_the_day(history_database: str, exported_lake: Path) -> None:
-    known = next(each for each in manifest.every(exported_lake, "archive") if each.files)
-    with (exported_lake / known.files[0].path).open("r+b") as file:
+def test_a_damaged_file_keeps_the_day(clean: Clean, history_database: str, exported_lake: Path) -> None:
+    with files(exported_lake, "archive")[0].open("r+b") as file:
         file.seek(100)
         file.write(b"\0\0\0\0")
 
     [refused] = clean(history_database, exported_lake).refused
 
-    assert "is damaged" in refused.reason
+    assert "the file is damaged" in refused.reason
 
 
-def test_a_day_that_is_being_read_is_left_for_the_next_run(history_database: str, exported_lake: Path) -> None:
+def test_files_that_nothing_needs_are_removed_once_no_commit_can_want_them(
+    history_database: str, exported_lake: Path
+) -> None:
+    late(history_database)
+    exported(history_database, exported_lake, compact=True)
+    before, stray = in_lake(exported_lake, "attempts"), exported_lake / "attempts" / "data" / "stray.parquet"
+    shutil.copy(files(exported_lake, "attempts")[0], stray)
+    lake, done, later = catalog.opened(str(exported_lake)), cleanup.CleanupReport(), timedelta(days=7)
+
+    cleanup.tidy(lake, done, later, timedelta(days=1), yes=True)
+    assert (done.expired, done.files, stray.exists()) == (0, [], True)
+    cleanup.tidy(lake, done, later, timedelta(0), yes=True)
+    assert (done.files, stray.exists()) == ([str(stray)], False)
+    cleanup.tidy(lake, done, timedelta(0), timedelta(0), yes=True)
+    assert done.expired > 1
+
+    there = set((exported_lake / "attempts" / "data").rglob("*.parquet"))
+    assert there == set(files(exported_lake, "attempts"))
+    assert in_lake(exported_lake, "attempts").equals(before)
+    same(history_database, exported_lake)
+
+
+def test_a_day_that_is_being_read_is_left_for_the_next_run(
+    clean: Clean, history_database: str, exported_lake: Path
+) -> None:
     with psycopg.connect(history_database) as reading:
         reading.execute("SELECT count(*) FROM pillarbox.archive")
         done = clean(history_database, exported_lake)

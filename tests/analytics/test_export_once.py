@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 import psycopg
+import pyarrow as pa
 import pytest
 
-from scripts.analytics import lake, manifest
+from scripts.analytics import workers
 from scripts.analytics.export import command as export
-from scripts.analytics.export import compact, day, portion
-from scripts.analytics.runner import Here, OnSpark
+from scripts.analytics.export import day, portion
+from scripts.analytics.lake import catalog, days, storage
+from scripts.analytics.lake import files as lake_files
+from scripts.analytics.lake.catalog import VERSION
+from scripts.analytics.lake.faults import LakeFault
 from scripts.analytics.source import portions
-from tests.fixtures.database.lake import ask, exported, late, same, today
+from scripts.analytics.source.columns import ATTEMPTS
+from scripts.analytics.workers import Here
+from tests.fixtures.database.lake import ask, exported, files, in_lake, known, late, same, today
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.slow
 
@@ -55,15 +60,25 @@ def test_a_day_that_lost_rows_is_refused_and_the_lake_keeps_them(history_databas
 
     [refused] = done.refused
     assert "the lake was not changed" in refused
-    assert sum(each.rows for table in ("attempts", "archive") for each in manifest.every(tmp_path, table)) == before
+    assert sum(each.rows for table in ("attempts", "archive") for each in known(tmp_path, table)) == before
 
 
-def test_days_are_divided_by_class_of_destination(history_database: str, tmp_path: Path) -> None:
-    exported(history_database, tmp_path, table={"d1.example": "big", "d2.example": "big"})
+def test_a_day_is_replaced_in_one_commit_that_carries_the_sums_of_postgresql(
+    history_database: str, exported_lake: Path
+) -> None:
+    before = catalog.opened(str(exported_lake)).needed("attempts")
+    late(history_database)
 
-    folders = {path.parent.name for path in (tmp_path / "attempts").rglob("*.parquet")}
-    assert folders == {"class=big", "class=other"}
-    same(history_database, tmp_path)
+    [made] = exported(history_database, exported_lake).exported
+
+    table = catalog.opened(str(exported_lake)).needed("attempts")
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    assert len(table.metadata.snapshots) == len(before.metadata.snapshots) + 1
+    said = {key.removeprefix("pillarbox."): value for key, value in snapshot.summary.additional_properties.items()}
+    now = day.sums(history_database, ATTEMPTS, made.day)
+    assert (said["day"], said["rows"], said["octets"]) == (str(made.day), str(now.rows), str(now.octets))
 
 
 def test_small_files_are_merged_with_the_same_rows(
@@ -72,31 +87,106 @@ def test_small_files_are_merged_with_the_same_rows(
     monkeypatch.setattr(portions, "PAGES", 8)
     monkeypatch.setattr(portions.cut, "__defaults__", (8,))
     exported(history_database, tmp_path)
-    before = len(list((tmp_path / "attempts").rglob("*.parquet")))
+    before = len(files(tmp_path, "attempts"))
 
     done = exported(history_database, tmp_path, compact=True)
 
     assert done.compacted > 0
-    assert len(list((tmp_path / "attempts").rglob("*.parquet"))) < before
+    assert len(files(tmp_path, "attempts")) < before
     same(history_database, tmp_path)
 
 
-def test_a_damaged_file_is_not_compacted(exported_lake: Path) -> None:
-    known = next(each for each in manifest.every(exported_lake, "attempts") if each.files)
-    (exported_lake / known.files[0].path).write_bytes(b"PAR1")
-    bundle = compact.Bundle(exported_lake, "attempts", known.files, exported_lake)
+def test_a_damaged_file_is_not_merged(history_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(portions.cut, "__defaults__", (8,))
+    exported(history_database, tmp_path)
+    damaged = files(tmp_path, "attempts")[0]
+    with damaged.open("r+b") as file:
+        file.seek(100)
+        file.write(b"\0\0\0\0")
 
-    with pytest.raises(manifest.LakeFault, match="is damaged"):
-        compact.write_bundle(bundle)
+    with pytest.raises(LakeFault, match="is damaged or missing"):
+        exported(history_database, tmp_path, compact=True)
+    assert damaged in files(tmp_path, "attempts")
 
 
-def test_a_missing_file_is_reported_before_spark_reads(exported_lake: Path) -> None:
-    found = lake.days(exported_lake, "attempts")
-    gone = next(entry for each in found for entry in each.files)
-    (exported_lake / gone.path).unlink()
+def test_a_missing_file_is_reported_before_anything_is_read(exported_lake: Path) -> None:
+    table = catalog.opened(str(exported_lake)).needed("attempts")
+    found = lake_files.of_days(table, "ts")
+    files(exported_lake, "attempts")[0].unlink()
 
-    with pytest.raises(manifest.LakeFault, match="export the day again"):
-        lake.files(exported_lake, found)
+    with pytest.raises(LakeFault, match="export the day again"):
+        lake_files.whole(table, found)
+
+
+def test_a_lake_with_delete_files_is_refused_where_parquet_is_read(
+    exported_lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No library here writes delete files, so a scan says what it would say of another engine's."""
+    table = catalog.opened(str(exported_lake)).needed("attempts")
+    scan = type(table.scan())
+    planned = scan.plan_files
+
+    def with_deletes(self: Any) -> Any:
+        tasks = list(planned(self))
+        tasks[0].delete_files.add(tasks[0].file)
+        return tasks
+
+    monkeypatch.setattr(scan, "plan_files", with_deletes)
+    with pytest.raises(LakeFault, match="rows of it were deleted by delete files"):
+        lake_files.of_days(table, "ts")
+
+
+def test_a_lake_of_an_older_version_gets_the_new_columns(history_database: str, exported_lake: Path) -> None:
+    table = catalog.opened(str(exported_lake)).needed("attempts")
+    with table.transaction() as change:
+        with change.update_schema() as schema:
+            schema.delete_column("tls")
+        change.set_properties({VERSION: "0"})
+    late(history_database)
+
+    [made] = exported(history_database, exported_lake).exported
+
+    rows = catalog.opened(str(exported_lake)).needed("attempts").scan(row_filter=days.of(made.day, "ts")).to_arrow()
+    assert rows.num_rows == made.rows
+    assert 0 < rows["tls"].null_count < rows.num_rows
+
+
+def test_a_lake_of_a_newer_version_is_refused(history_database: str, exported_lake: Path) -> None:
+    table = catalog.opened(str(exported_lake)).needed("attempts")
+    with table.transaction() as change:
+        change.set_properties({VERSION: "99"})
+    with pytest.raises(LakeFault, match="schema version 99 is not supported"):
+        exported(history_database, exported_lake)
+
+
+def test_a_commit_is_refused_if_another_program_changed_the_lake(exported_lake: Path) -> None:
+    table = catalog.opened(str(exported_lake)).needed("attempts")
+    first = next(each for each in known(exported_lake, "attempts") if each.rows)
+    other = catalog.opened(str(exported_lake)).needed("attempts")
+    other.delete(f"id = {in_lake(exported_lake, 'attempts')['id'][0]}")
+
+    with pytest.raises(LakeFault, match="another program changed the lake; run it again"):
+        days.replace(table, first, "ts", [])
+
+
+def test_commands_are_exported_and_those_that_retention_deletes_stay(history_database: str, tmp_path: Path) -> None:
+    midnight = today() - timedelta(days=1)
+    with psycopg.connect(history_database, autocommit=True) as session:
+        for finished in (None, midnight):
+            session.execute(
+                "INSERT INTO pillarbox.audit (ts, verb, condition, wanted, finished) VALUES (%s, 'hold', 'x', 3, %s)",
+                (midnight, finished),
+            )
+        exported(history_database, tmp_path)
+        assert [each.rows for each in known(tmp_path, "audit")] == [2]
+        session.execute("UPDATE pillarbox.audit SET finished = now(), done = 3 WHERE finished IS NULL")
+        assert [made.table for made in exported(history_database, tmp_path).exported] == ["audit"]
+        session.execute("DELETE FROM pillarbox.audit WHERE id = (SELECT min(id) FROM pillarbox.audit)")
+        done = exported(history_database, tmp_path)
+
+    assert (done.exported, done.refused) == ([], [])
+    rows = catalog.opened(str(tmp_path)).needed("audit").scan().to_arrow()
+    assert (rows.num_rows, rows["finished"].null_count) == (2, 0)
 
 
 def test_oversized_and_undecodable_text_is_set_aside_and_counted(history_database: str, tmp_path: Path) -> None:
@@ -108,6 +198,9 @@ def test_oversized_and_undecodable_text_is_set_aside_and_counted(history_databas
     reasons = {reason: rows for made in done.exported for reason, rows in made.quarantined.items()}
     assert reasons == {"recipientdomain of more than 255 octets": 1, "reply_text of more than 65536 octets": 1}
     same(history_database, tmp_path)
+    aside = catalog.opened(str(tmp_path)).needed("quarantine").scan().to_arrow().to_pylist()
+    assert {row["reason"] for row in aside} == set(reasons)
+    assert {len(dict(row["row"])["recipientdomain"]) for row in aside} == {5008, len("late.example")}
 
 
 def test_a_day_dropped_while_it_is_read_is_refused_not_empty(
@@ -128,34 +221,34 @@ def test_a_day_dropped_while_it_is_read_is_refused_not_empty(
 
     [refused] = done.refused
     assert f"{victim} was dropped during the read" in refused
-    assert manifest.load(tmp_path, "attempts", victim) is None
+    assert victim not in {each.day for each in known(tmp_path, "attempts")}
 
 
 def test_an_unwritable_lake_is_one_line(history_database: str, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(manifest.LakeFault, match=r"--lake: .* cannot be written"):
+    with pytest.raises(LakeFault, match=r"--lake: .* cannot be written"):
         exported(history_database, file)
 
 
-def test_spark_exports_the_same_and_reads_it(spark: SparkSession, history_database: str, tmp_path: Path) -> None:
-    export.export(history_database, tmp_path, OnSpark(spark))
-
+def test_several_processes_export_the_same(history_database: str, tmp_path: Path) -> None:
+    lake = catalog.opened(str(tmp_path), create=True)
+    with workers.started(2) as runner:
+        export.export(history_database, lake, runner)
     same(history_database, tmp_path)
-    read = lake.frame(spark, tmp_path, "attempts", ["outcome", "tls"]).count()
-    assert read == sum(each.rows for each in manifest.every(tmp_path, "attempts"))
 
 
-def test_an_error_in_a_spark_worker_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
-    entry = manifest.LakeFile("attempts/nothing.parquet", 1, 1, "")
-    bundle = compact.Bundle(tmp_path, "attempts", (entry,), tmp_path)
+def test_an_error_in_a_worker_process_is_raised_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with workers.started(2) as runner, pytest.raises(LakeFault, match="cannot be written"):
+        runner.run(written, [portion.Place(f"file://{tmp_path}/file/x", pa.schema([]), storage.FolderIO())], print)
 
-    with pytest.raises(manifest.LakeFault, match=r"nothing\.parquet: the file is missing") as raised:
-        OnSpark(spark).run(compact.write_bundle, [bundle], lambda _: None)
-    assert "\n" not in str(raised.value)
+
+def written(place: portion.Place) -> str:
+    return portion.write(place, [])
 
 
 def test_a_second_export_at_the_same_time_is_refused(history_database: str, tmp_path: Path) -> None:
-    day.writable(tmp_path)
-    with export.alone(tmp_path), pytest.raises(manifest.LakeFault, match="another export"):
-        export.export(history_database, tmp_path, Here())
+    lake = catalog.opened(str(tmp_path), create=True)
+    with lake.alone(), pytest.raises(LakeFault, match="another export"):
+        export.export(history_database, lake, Here())

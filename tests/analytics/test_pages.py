@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fixtures.pages.blocks import blocks
-from tests.fixtures.pages.walking import DOCS, Reader, Walk
+from tests.fixtures.pages.walking import Reader, Walk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,12 +61,3 @@ def test_history_is_reported(history_database: str, exported_lake: Path, tmp_pat
         (walk.folder / "var" / "lake").symlink_to(exported_lake)
         walk.page("how-to/report.md")
         assert (walk.folder / "report.html").stat().st_size > 1000
-
-
-def test_the_python_lines_on_the_page_call_the_module() -> None:
-    """The page's two lines call existing functions; test_export_once reads lakes in this way."""
-    from scripts.analytics import lake  # noqa: PLC0415 - it loads Spark
-
-    [text] = [block.text for block in blocks(DOCS / "how-to" / "export-history.md") if "lake.frame" in block.text]
-    assert "from scripts.analytics import lake" in text
-    assert lake.frame.__code__.co_argcount >= 4

@@ -15,6 +15,7 @@ from scripts.analytics.report import store
 from scripts.analytics.report.sections import Report
 from shared.errors import PillarboxError
 from tests.fixtures.database.history import MONDAY
+from tests.fixtures.database.lake import DAYS, files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,15 +79,29 @@ def test_a_period_is_stored_once(factory: Factory) -> None:
     assert [tuple(row) for row in stored] == [(True, 2)]
 
 
-def test_a_damaged_file_is_named_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
-    from scripts.analytics.report import rollup_read  # noqa: PLC0415 - it loads Arrow
-    from scripts.analytics.runner import OnSpark  # noqa: PLC0415
+def test_the_report_from_the_lake_is_that_from_postgresql(
+    spark: SparkSession, history_database: str, exported_lake: Path
+) -> None:
+    from scripts.analytics.report.text import as_document  # noqa: PLC0415 - loads Spark
 
-    file = tmp_path / "part-0.parquet"
-    file.write_bytes(b"PAR1" + b"\x00" * 100 + b"PAR1")
+    until = datetime.now(UTC).date()
+    since = until - timedelta(days=DAYS)
+    one = report.make(spark, report.Period(since, until, None, history_database), {})
+    other = report.make(spark, report.Period(since, until, str(exported_lake)), {})
+    assert as_document(one)["sections"] == as_document(other)["sections"]
+    assert one.rows["destinations"]
+
+
+def test_a_damaged_file_is_named_in_one_line(spark: SparkSession, exported_lake: Path) -> None:
+    file = files(exported_lake, "attempts")[0]
+    with file.open("r+b") as damaged:
+        damaged.seek(100)
+        damaged.write(bytes(file.stat().st_size // 2))
+    until = datetime.now(UTC).date()
+    asked = report.Period(until - timedelta(days=DAYS), until, str(exported_lake))
     with pytest.raises(PillarboxError) as refused:
-        rollup_read.tables(OnSpark(spark), [rollup_read.Part("attempts", (str(file),))], 10)
-    assert str(refused.value) == f"{file}: the file is damaged; no report was written; export its day again"
+        report.make(spark, asked, {})
+    assert str(refused.value) == f"{file}: the file is damaged or missing; nothing was reported; export its day again"
 
 
 def test_days_before_all_history_make_an_empty_report(spark: SparkSession, factory: Factory) -> None:

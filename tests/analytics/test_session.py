@@ -16,12 +16,16 @@ pytestmark = pytest.mark.slow
 
 _WORKER = """
 import json, os
+import pyarrow as pa
 from scripts.analytics import session
-def look(_):
+def look():
     return os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)
-with session.started(light=True) as spark:
-    [worker] = spark.sparkContext.parallelize([0], 1).map(look).collect()
-    print(json.dumps([worker, look(0)]))
+def workers(batches):
+    for batch in batches:
+        yield pa.RecordBatch.from_pylist([dict(zip(("class", "nice"), look()))] * batch.num_rows)
+with session.started() as spark:
+    [worker] = spark.range(1).mapInArrow(workers, "class bigint, nice bigint").collect()
+    print(json.dumps([list(worker), look()]))
 """
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 def weights(tries: DataFrame) -> DataFrame:
     """Rows: partid, attempts, seconds, share. share: of the seconds of all ids, 0 to 1."""
-    counted = tries.groupBy("partid").agg(f.sum("attempts").alias("attempts"), f.sum("seconds").alias("seconds"))
-    whole = f.sum("seconds").over(Window.partitionBy())
-    return counted.withColumn("share", f.try_divide(f.col("seconds"), whole)).orderBy(f.desc("seconds"), "partid")
+    counted = tries.groupBy("partid").agg(f.sum("attempts").alias("attempts"), f.sum("micros").alias("micros"))
+    # Whole numbers are added, so that no order of the rows changes a figure.
+    whole = f.sum("micros").over(Window.partitionBy())
+    figures = {"seconds": f.col("micros") / 1_000_000, "share": f.try_divide(f.col("micros"), whole)}
+    return counted.withColumns(figures).drop("micros").orderBy(f.desc("seconds"), "partid")

@@ -1,99 +1,81 @@
-"""compact — merges the small files of a day and class
+"""compact — merges the small files of a day
 
-Owns: the choice of files, and writing their rows again in the order of their instants.
-Guarantees: like an export, it writes the day's next version, commits it by its manifest, and keeps the old files until
-    then. The old files are checked against their checksums, the new ones hold as many rows, and the fingerprint stays.
+Owns: the choice of days, and writing their rows again into fewer files.
+Guarantees: the day is overwritten by one commit like that of an export, with the same sums; the new files hold as many
+    rows as the old ones. No more than a row group is in memory.
 Raises: LakeFault.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyarrow import parquet
+from pyarrow import ArrowException, parquet
 
-from scripts.analytics import manifest
-from scripts.analytics.export.day import clear, settle
-from scripts.analytics.export.portion import write
-from scripts.analytics.manifest import LakeFault
-from scripts.analytics.source.columns import HISTORIES
+from scripts.analytics.export.portion import Place, write
+from scripts.analytics.lake import days, files
+from scripts.analytics.lake.faults import LakeFault
+from scripts.analytics.lake.storage import local
 from shared.how_many import how_many
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
-    from scripts.analytics.manifest import LakeFile, Manifest
-    from scripts.analytics.runner import Runner
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table
 
-#: Size limit of a merged file in octets; a worker holds it in memory, unpacked to perhaps ten times as much.
+    from scripts.analytics.lake.days import LakeDay
+
+#: Octets of a merged file.
 WANTED: Final = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
-    """Files of one day and class that become one."""
-
-    lake: Path
-    table: str
-    files: tuple[LakeFile, ...]
-    target: Path
-
-
-def bundles(lake: Path, known: Manifest, wanted: int = WANTED) -> list[Bundle]:
-    """The files of a day to merge: neighbours of a class, up to `wanted` octets together."""
-    of_class: dict[Path, list[list[LakeFile]]] = defaultdict(lambda: [[]])
-    for entry in known.files:
-        groups = of_class[Path(entry.path).parent]
-        if groups[-1] and sum(each.octets for each in groups[-1]) + entry.octets > wanted:
+def bundles(found: Sequence[DataFile], wanted: int = WANTED) -> list[list[DataFile]]:
+    """The files of a day, neighbours together up to `wanted` octets."""
+    groups: list[list[DataFile]] = [[]]
+    for file in found:
+        if groups[-1] and sum(each.file_size_in_bytes for each in groups[-1]) + file.file_size_in_bytes > wanted:
             groups.append([])
-        groups[-1].append(entry)
-    return [
-        Bundle(lake, known.table, tuple(group), folder / f"v{known.version + 1:04}-{number:05}.parquet")
-        for folder, groups in sorted(of_class.items())
-        for number, group in enumerate(groups)
-        if len(group) > 1
-    ]
+        groups[-1].append(file)
+    return groups
 
 
-def write_bundle(bundle: Bundle) -> LakeFile:
-    """Write one file of several, below the staging folder."""
-    schema = HISTORIES[bundle.table].arrow()
-    tables = []
-    for entry in bundle.files:
-        manifest.check(bundle.lake, entry)
-        found = parquet.read_table(bundle.lake / entry.path, partitioning=None)
-        for field in schema:
-            if field.name not in found.column_names:
-                found = found.append_column(field, pa.nulls(found.num_rows, field.type))
-        tables.append(found.select(schema.names))
-    table = pa.concat_tables(tables).sort_by(HISTORIES[bundle.table].instant)
-    staging = bundle.lake / manifest.STAGING / f"compact-{bundle.table}"
-    made = write(staging, bundle.target, table)
-    if made.rows != sum(entry.rows for entry in bundle.files):
-        raise LakeFault(
-            f"{bundle.target}: has {how_many(made.rows, 'row')}, but the files merged into it have another number"
-        )
-    return made
+def compact_day(table: Table, known: LakeDay, instant: str, at: Callable[[str], None] = lambda _: None) -> bool:
+    """Merge the small files of a day; False if there is nothing to merge."""
+    found = files.of_days(table, instant, known.day, known.day)
+    # By their first instant: so neighbours hold neighbouring rows.
+    key = table.schema().find_field(instant).field_id
+    found.sort(key=lambda file: file.lower_bounds[key])
+    groups = bundles(found)
+    if len(groups) >= len(found):
+        return False
+    place = Place.of(table, known.day)
+    written = []
+    for group in groups:
+        at("merge")
+        written.append(write(place, _rows(table, group)))
+    days.replace(table, known, instant, written, at)
+    return True
 
 
-def compact_day(
-    lake: Path, known: Manifest, runner: Runner, tell: Callable[[int], None], at: Callable[[str], None]
-) -> Manifest | None:
-    """Merge the small files of a day; None if there is nothing to merge."""
-    found = bundles(lake, known)
-    if not found:
-        return None
-    staging = lake / manifest.STAGING / f"compact-{known.table}"
-    clear(staging)
-    written = runner.run(write_bundle, found, tell)
-    replaced = {entry for bundle in found for entry in bundle.files}
-    kept = tuple(entry for entry in known.files if entry not in replaced)
-    made = replace(
-        known, version=known.version + 1, files=tuple(sorted((*kept, *written), key=lambda entry: entry.path))
-    )
-    settle(lake, staging, made, at)
-    return made
+def _rows(table: Table, group: Sequence[DataFile]) -> Iterator[pa.Table]:
+    """The rows of these files, a row group at a time; each file must have as many as the lake says."""
+    for file in group:
+        rows = 0
+        try:
+            with (
+                table.io.new_input(file.file_path).open() as source,
+                parquet.ParquetFile(source, page_checksum_verification=True) as reader,
+            ):
+                for number in range(reader.num_row_groups):
+                    part = reader.read_row_group(number)
+                    rows += part.num_rows
+                    yield part
+        except (OSError, ArrowException) as error:
+            damage = str(error).partition("\n")[0]
+            raise LakeFault(
+                f"{local(file.file_path)}: the file is damaged or missing ({damage}); export its day again"
+            ) from None
+        if rows != file.record_count:
+            raise LakeFault(f"{local(file.file_path)}: has {how_many(rows, 'row')}, expected {file.record_count}")

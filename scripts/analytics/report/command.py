@@ -9,6 +9,7 @@ See: docs/how-to/report.md; docs/reference/analyses.md.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
@@ -27,12 +28,12 @@ from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from operate.partitions.layout import Layout
     from scripts.analytics.report.figures import Rows
-    from scripts.analytics.report.rollup_read import Part
 
 _DAYS: Final = 30
 _TOP: Final = 100
@@ -45,7 +46,7 @@ class Period:
 
     since: date
     until: date
-    lake: Path | None = None
+    lake: str | None = None
     conninfo: str = ""
     top: int = _TOP
 
@@ -58,7 +59,9 @@ class Period:
 def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `report`."""
     verb = verbs.add_parser("report", help="report on deliverability, waiting, bounces, TLS, throttling, volume …")
-    verb.add_argument("--lake", type=Path, metavar="DIR", help="folder of exported history (default: read PostgreSQL)")
+    verb.add_argument(
+        "--lake", metavar="LAKE", help="lake of exported history: a folder, or catalog:NAME (default: read PostgreSQL)"
+    )
     verb.add_argument(
         "--since", type=terminal.day, metavar="DAY", help=f"the first day (default: {_DAYS} days up to --until)"
     )
@@ -89,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
     asked = Period(since, last + _ONE, options.lake, conninfo, options.top)
     layout = _layout(options)
     progress = terminal.Progress("report", len(SECTIONS), "sections")
-    with session.started(options.master, options.memory, light=True) as spark:
+    with session.started(options.master, options.memory) as spark:
         report = make(spark, asked, layout, options.leaves, progress)
     if options.html is not None:
         _put(options.html, page(report))
@@ -112,9 +115,9 @@ def make(
     progress: terminal.Progress | None = None,
 ) -> Report:
     """The report. layout: the present leaves of the queue, for the recommendation; {} recommends none."""
-    from scripts.analytics.report import rollup_read  # noqa: PLC0415 - it loads Arrow
-    from scripts.analytics.report.figures import compute  # noqa: PLC0415 - it loads Spark
-    from scripts.analytics.runner import OnSpark  # noqa: PLC0415
+    from scripts.analytics.report import counting  # noqa: PLC0415 - it loads Spark
+    from scripts.analytics.report.figures import compute  # noqa: PLC0415
+    from scripts.analytics.spark_errors import understood  # noqa: PLC0415
 
     done, lock = [0], Lock()
 
@@ -124,9 +127,11 @@ def make(
             if progress is not None:
                 progress.tell(done[0], key)
 
-    parts = _parts(asked)
-    reading = terminal.Progress("report: reading", len(parts), "parts").tell if progress is not None else _untold
-    rows = compute(spark, rollup_read.tables(OnSpark(spark), parts, asked.top + 1, reading), asked.top, told)
+    with understood(), _history(spark, asked) as (attempts, archive):
+        found = counting.tables(attempts, archive, asked.top + 1)
+        counted = terminal.Progress("report: counting", len(found), "tables").tell if progress is not None else _untold
+        with counting.kept(found, counted) as given:
+            rows = compute(spark, given, asked.top, told)
     since, until = (datetime.combine(day, time(), UTC) for day in (asked.since, asked.until))
     cut = {key for key, found in rows.items() if _is_cut(key, found, asked.top)}
     shown = {key: found[: asked.top] if key in cut else found for key, found in rows.items()}
@@ -134,15 +139,31 @@ def make(
     return Report(since, until, made, asked.origin, shown, frozenset(cut), recommended(layout, rows["weights"], leaves))
 
 
-def _parts(asked: Period) -> list[Part]:
-    """The portions to read, divided among workers."""
-    from scripts.analytics.report import rollup_read  # noqa: PLC0415 - it loads Arrow
+@contextmanager
+def _history(spark: SparkSession, asked: Period) -> Iterator[tuple[DataFrame, DataFrame]]:
+    """Attempts and archive of the period, for the block; PostgreSQL is read only once."""
+    from scripts.analytics.lake import catalog  # noqa: PLC0415 - they load Arrow
+    from scripts.analytics.lake import spark as lake_spark  # noqa: PLC0415
+    from scripts.analytics.report import count_archive, count_attempts  # noqa: PLC0415 - they load Spark
+    from scripts.analytics.source import source  # noqa: PLC0415
 
-    tables, last = ("attempts", "archive"), asked.until - _ONE
+    wanted, last = {"attempts": count_attempts.COLUMNS, "archive": count_archive.COLUMNS}, asked.until - _ONE
     if asked.lake is not None:
-        return [part for table in tables for part in rollup_read.from_lake(asked.lake, table, asked.since, last)]
-    since, end = (datetime.combine(day, time(), UTC) for day in (asked.since, last))
-    return [part for table in tables for part in rollup_read.from_postgresql(asked.conninfo, table, since, end)]
+        lake = catalog.opened(asked.lake)
+        found = [lake_spark.frame(spark, lake, name, columns, asked.since, last) for name, columns in wanted.items()]
+        yield found[0], found[1]
+        return
+    from pyspark import StorageLevel  # noqa: PLC0415
+
+    found = [
+        source.frame(spark, asked.conninfo, name, columns, asked.since, last).persist(StorageLevel.DISK_ONLY)
+        for name, columns in wanted.items()
+    ]
+    try:
+        yield found[0], found[1]
+    finally:
+        for frame in found:
+            frame.unpersist()
 
 
 def _untold(_: int) -> None:

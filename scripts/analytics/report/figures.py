@@ -1,11 +1,10 @@
-"""figures — runs every analysis of one period on the small tables counted while history was read
+"""figures — runs every analysis of one period on the small tables counted from history
 
-Owns: the input table of each analysis; the tables kept in memory; the order of the analyses; the translation of Spark's
-    errors.
+Owns: the input table of each analysis; the order of the analyses.
 Guarantees: no row of history is read here, so the time does not depend on the number of rows. The memory is always
     released at the end. Progress is reported after each section.
 Raises: PillarboxError with the first line of Spark's error.
-See: scripts/analytics/report/rollup_read.py, the tables.
+See: scripts/analytics/report/counting.py, the tables.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
 from scripts.analytics.analyses.deliverability import deliverability
@@ -29,13 +26,10 @@ from scripts.analytics.analyses.volume import forecast, usual
 from scripts.analytics.analyses.waiting import waiting
 from scripts.analytics.analyses.weights import weights
 from scripts.analytics.analyses.wordings import wordings
-from scripts.analytics.session import first_words
-from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 #: Rows of one section, each a mapping from column to value.
@@ -48,7 +42,6 @@ _SMALL: Final = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.execution.arrow.localRelationThreshold": "0",
     "spark.sql.shuffle.partitions": "1",
 }
 #: Concurrent queries: Spark plans one while it computes another.
@@ -56,10 +49,8 @@ _AT_ONCE: Final = 3
 
 
 @contextmanager
-def prepared(spark: SparkSession, tables: Mapping[str, pa.Table]) -> Iterator[dict[str, DataFrame]]:
+def prepared(given: Mapping[str, DataFrame]) -> Iterator[dict[str, DataFrame]]:
     """Each section's lazy frame by its key; shared inputs are kept in memory for the block."""
-    # One partition: the tables are small, and the steps of an analysis need no shuffle.
-    given = {name: spark.createDataFrame(table).coalesce(1).persist() for name, table in tables.items()}
     volume, said = usual(given["hours"]).persist(), wordings(given["replies"]).persist()
     try:
         yield {
@@ -84,12 +75,12 @@ def prepared(spark: SparkSession, tables: Mapping[str, pa.Table]) -> Iterator[di
             "soundness": soundness(given["tries"], given["destinations"], given["waits"], volume, said),
         }
     finally:
-        for frame in (*given.values(), volume, said):
-            frame.unpersist()
+        volume.unpersist()
+        said.unpersist()
 
 
 def compute(
-    spark: SparkSession, tables: Mapping[str, pa.Table], top: int, told: Callable[[str], object] = lambda _: None
+    spark: SparkSession, given: Mapping[str, DataFrame], top: int, told: Callable[[str], object] = lambda _: None
 ) -> dict[str, Rows]:
     """The rows of every section; outside WHOLE at most `top` + 1, so that the caller sees whether there are more.
 
@@ -102,7 +93,7 @@ def compute(
         told(key)
         return key, [row.asDict() for row in rows]
 
-    with understood(), _set(spark, _SMALL), prepared(spark, tables) as frames, ThreadPoolExecutor(_AT_ONCE) as asking:
+    with _set(spark, _SMALL), prepared(given) as frames, ThreadPoolExecutor(_AT_ONCE) as asking:
         return dict(asking.map(collect, frames.items()))
 
 
@@ -118,12 +109,3 @@ def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
         for key, old in before.items():
             if old is not None:
                 spark.conf.set(key, old)
-
-
-@contextmanager
-def understood() -> Iterator[None]:
-    """Turn Spark's errors into one-line PillarboxErrors."""
-    try:
-        yield
-    except (PySparkException, Py4JJavaError) as error:
-        raise PillarboxError(f"Spark: {first_words(error)}") from None

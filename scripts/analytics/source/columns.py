@@ -1,9 +1,9 @@
-"""columns — the columns of attempts and archive in Arrow, Spark and COPY
+"""columns — the columns of attempts, archive and audit in Arrow, Spark and COPY
 
 Owns: one table of names and kinds, the source of every schema and list of columns here.
 Guarantees: an interval is a double, in seconds; a uuid and jsonb are text; instants are microseconds in UTC. A column
-    missing in a database or an older file reads as NULL (`optional`).
-See: sql/schema/05_history.sql.
+    missing in a database or an older file reads as NULL (`optional`). Every type exists in Iceberg.
+See: sql/schema/05_history.sql, 17_audit.sql.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ class Kind:
 
 _BIG = Kind("{0}", pa.int64(), "bigint")
 _INT = Kind("{0}", pa.int32(), "int")
-_SMALL = Kind("{0}", pa.int16(), "smallint")
 _TRUTH = Kind("{0}", pa.bool_(), "boolean")
 _TEXT = Kind("{0}", pa.string(), "string")
 _INSTANT = Kind("{0}", pa.timestamp("us", "UTC"), "timestamp")
@@ -40,12 +39,19 @@ _SPAN = Kind("date_part('epoch', {0})", pa.float64(), "double")  # float8: numer
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """One of the two tables: its name, the column that partitions it by day, and its columns in order."""
+    """One of the tables: its name, the column that tells a row's day, and its columns in order.
+
+    sizes: numbers that are summed to compare a day; marks: columns of which it is summed whether they are set.
+    mutable: its rows may still change, or be deleted by retention, after their day.
+    """
 
     name: str
     instant: str
     kinds: dict[str, Kind]
     optional: frozenset[str] = frozenset()
+    sizes: tuple[str, ...] = ("size",)
+    marks: tuple[str, ...] = ()
+    mutable: bool = False
 
     def arrow(self, names: Sequence[str] | None = None) -> pa.Schema:
         """The Arrow schema of these columns, or of all."""
@@ -110,11 +116,40 @@ ARCHIVE: Final = History(
         "metadata": _TEXT,
         "transportid": _TEXT,
         "jobid": _TEXT,
-        "priority": _SMALL,
+        "priority": _INT,
         "retry_count": _INT,
         "last_error": _TEXT,
         "worker": _TEXT,
+        "msgid": _TEXT,
+        "subject": _TEXT,
+        "xact": _BIG,
     },
+    optional=frozenset({"msgid", "subject", "xact"}),
 )
 
-HISTORIES: Final = {history.name: history for history in (ATTEMPTS, ARCHIVE)}
+AUDIT: Final = History(
+    "audit",
+    "ts",
+    {
+        "id": _BIG,
+        "ts": _INSTANT,
+        "who": _TEXT,
+        "operator": _TEXT,
+        "verb": _TEXT,
+        "condition": _TEXT,
+        "argument": _TEXT,
+        "reason": _TEXT,
+        "undoes": _BIG,
+        "wanted": _BIG,
+        "done": _BIG,
+        "skipped": _BIG,
+        "finished": _INSTANT,
+        "undone": _INSTANT,
+        "login": _TEXT,
+    },
+    sizes=("wanted", "done", "skipped"),
+    marks=("finished", "undone"),
+    mutable=True,
+)
+
+HISTORIES: Final = {history.name: history for history in (ATTEMPTS, ARCHIVE, AUDIT)}

@@ -92,7 +92,7 @@ def copy_out(connection: Session, history: History, portion: Portion, columns: S
     """The rows of one portion as CSV, in the order of `columns`; raises PartitionDropped.
 
     The reading statement locks the leaf until the transaction ends, so a leaf that still exists afterwards was read.
-    Reading through the parent alone would silently find a dropped day empty.
+    Reading through the parent alone would silently find a dropped day empty. Portion 0 is of a table without leaves.
     """
     selected = (sql.SQL(history.kinds[name].select).format(sql.Identifier(name)) for name in columns)
     statement = sql.SQL(query("analytics_copy_out")).format(
@@ -107,8 +107,9 @@ def copy_out(connection: Session, history: History, portion: Portion, columns: S
     )
     with connection.transaction():
         text = _sent(connection, statement)
-        [found] = connection.execute(query("analytics_leaf_there"), {"leaf": portion.leaf}).fetchall()
-    if not found.there:
+        leaf = {"leaf": portion.leaf}
+        there = not portion.leaf or connection.execute(query("analytics_leaf_there"), leaf).fetchall()[0].there
+    if not there:
         raise PartitionDropped(f"{history.name}: the day {portion.since:%Y-%m-%d} was dropped during the read")
     return text
 
@@ -140,9 +141,12 @@ def _sent(connection: Session, statement: sql.Composable) -> memoryview:
 def sums(connection: Session, history: History, columns: Sequence[str], since: datetime) -> Any:
     """The row of sums over the day that begins at `since`; the octets of `columns` are summed."""
     octets = (sql.SQL("coalesce(octet_length({}), 0)").format(sql.Identifier(name)) for name in columns)
+    sizes = [sql.SQL("{}::bigint").format(sql.Identifier(name)) for name in history.sizes]
+    sizes += [sql.SQL("({} IS NOT NULL)::int").format(sql.Identifier(name)) for name in history.marks]
     statement = sql.SQL(query("analytics_fingerprint")).format(
         table=sql.Identifier("pillarbox", history.name),
         instant=sql.Identifier(history.instant),
+        sizes=sql.SQL(" + ").join(sizes),
         octets=sql.SQL(" + ").join(octets),
         since=sql.Literal(since),
         until=sql.Literal(since + timedelta(days=1)),

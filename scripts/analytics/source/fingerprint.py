@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scripts.analytics.source.columns import History
 
 #: Not counted: all uuids have the same length, and PostgreSQL stores jsonb in another form than its text.
-_NOT_COUNTED: Final = frozenset({"messages__id", "metadata"})
+_NOT_COUNTED: Final = frozenset({"messages__id", "metadata", "argument"})
 
 
 def counted(history: History) -> list[str]:
@@ -34,12 +34,13 @@ def of_table(table: pa.Table, history: History, since: datetime) -> Fingerprint:
         return Fingerprint()
     instants = table[history.instant].cast(pa.int64())
     begin = int(since.timestamp()) * 1_000_000
+    sizes = sum(pc.sum(table[name].cast(pa.int64())).as_py() or 0 for name in history.sizes)
     octets = sum(pc.sum(pc.binary_length(table[name])).as_py() or 0 for name in counted(history))
     return Fingerprint(
         rows=table.num_rows,
         ids=pc.sum(table["id"]).as_py(),
         instants=pc.sum(pc.subtract(instants, begin)).as_py(),
-        sizes=pc.sum(table["size"].cast(pa.int64())).as_py(),
+        sizes=sizes + sum(table.num_rows - table[name].null_count for name in history.marks),
         octets=octets,
     )
 

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from pyspark.sql import datasource
 
-from scripts.analytics.source import copying, portion, portions
+from scripts.analytics.source import copying, portion, portions, quarantine
 from scripts.analytics.source.columns import HISTORIES
 from shared.errors import PillarboxError
 
@@ -59,11 +59,17 @@ def frame(
     columns: Sequence[str] | None = None,
     since: date | None = None,
     until: date | None = None,
+    *,
+    kept: bool = False,
 ) -> DataFrame:
-    """The rows of `attempts` or `archive`, of the days from `since` to `until` (both included), with these columns."""
+    """The rows of `attempts` or `archive`, of the days from `since` to `until` (both included), with these columns.
+
+    kept: only those that an export does not put into quarantine.
+    """
     register(spark)
     reader = spark.read.format("pillarbox").schema(HISTORIES[table].spark(columns))
     options = {"database": conninfo, "table": table, "since": since, "until": until}
+    options["rows"] = "kept" if kept else "all"
     return reader.options(**{key: str(value) for key, value in options.items() if value is not None}).load()
 
 
@@ -72,7 +78,10 @@ class _Portion(datasource.InputPartition):
 
 
 class HistorySource(datasource.DataSource):
-    """Options: database (libpq URI), table (attempts, archive), since, until (days), pages, dropped (error, skip)."""
+    """Options: database (libpq URI), table, since, until (days), pages, dropped (error, skip), rows (all, kept).
+
+    rows: kept are those that an export does not put into quarantine.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -110,6 +119,7 @@ class HistoryReader(datasource.DataSourceReader):
         self._conninfo = options["database"]
         self._names = tuple(names)
         self._skip = options.get("dropped", "error") == "skip"
+        self._kept = options.get("rows") == "kept"
         self._pages = int(options.get("pages", portions.PAGES))
         self._since = _midnight(options.get("since"))
         self._until = _midnight(options.get("until"))
@@ -145,6 +155,8 @@ class HistoryReader(datasource.DataSourceReader):
                 raise
             sys.stderr.write(f"pillarbox: {gone}; skipped\n")
             return
+        if self._kept:
+            table, _ = quarantine.divide(table, self._history)
         yield from portion.printable(table, self._history).to_batches(max_chunksize=50_000)
 
     def _bounds(self) -> tuple[datetime | None, datetime | None]:

@@ -122,6 +122,10 @@ SELECT outcome, reply_code, reply_enhanced,
  WHERE ts >= %(since)s AND ts < %(until)s AND outcome IN ('failed', 'deferred')
  GROUP BY 1, 2, 3, 4 ORDER BY attempts DESC, wording LIMIT %(top)s
 
+-- name: analytics_audit_days
+-- Lists the days on which commands were recorded; they are in one table, so there is no leaf.
+SELECT 0::bigint AS leaf, (ts AT TIME ZONE 'UTC')::date AS day, 0::bigint AS pages FROM pillarbox.audit GROUP BY 2 ORDER BY 2
+
 -- name: analytics_bodies
 -- Lists the bodies older than an hour that no note gives to the sweep, by id.
 COPY (SELECT m.id FROM pillarbox.messages m
@@ -170,7 +174,7 @@ SELECT (now() AT TIME ZONE 'UTC')::date AS today
 -- Sums up one day of history, so that a copy of it can be compared: rows, ids, instants, sizes and octets of text.
 SELECT count(*) AS rows, coalesce(sum(id), 0) AS ids,
        coalesce(sum(round(date_part('epoch', {instant} - {since}::timestamptz) * 1000000)::bigint), 0) AS instants,
-       coalesce(sum(size::bigint), 0) AS sizes, coalesce(sum({octets}), 0) AS octets
+       coalesce(sum({sizes}), 0) AS sizes, coalesce(sum({octets}), 0) AS octets
   FROM {table} WHERE {instant} >= {since} AND {instant} < {until}
 
 -- name: analytics_leaf_there

@@ -1,8 +1,8 @@
 """quarantine — finds and counts rows that would harm readers of the lake
 
-Owns: the rules: text that is not UTF-8, and overlong domains, addresses and replies.
-Guarantees: every row is either kept or quarantined, with the first rule it breaks; a quarantined row is written as it
-    was read, its text as binary.
+Owns: the rules: text that is not UTF-8, and overlong domains, addresses and replies; the table of what they find.
+Guarantees: every row is either kept or quarantined, with the first rule it breaks. A quarantined row is kept octet for
+    octet: as a list of its columns, each a name and its value as PostgreSQL's text.
 See: RFC 5321 section 4.5.3.1 (local part 64, domain 255, reply line 512 octets); most limits here are far higher on
     purpose.
 """
@@ -29,6 +29,18 @@ LONGEST: Final = {
     "last_error": 65_536,
 }
 NOT_UTF8: Final = "not UTF-8"
+#: The lake's table of quarantined rows; `history` is the table that they are from, `instant` tells the day.
+TABLE: Final = "quarantine"
+INSTANT: Final = "instant"
+SCHEMA: Final = pa.schema(
+    [
+        ("history", pa.string()),
+        (INSTANT, pa.timestamp("us", "UTC")),
+        ("id", pa.int64()),
+        ("reason", pa.string()),
+        ("row", pa.map_(pa.string(), pa.binary())),
+    ]
+)
 
 
 def divide(table: pa.Table, history: History) -> tuple[pa.Table, pa.Table]:
@@ -48,6 +60,21 @@ def divide(table: pa.Table, history: History) -> tuple[pa.Table, pa.Table]:
     kept = portion.printable(table.filter(good), history).cast(history.arrow(table.column_names))
     bad = table.append_column("reason", reasons).filter(pc.invert(good))
     return kept, bad.cast(pa.schema([_binary(field) for field in bad.schema]))
+
+
+def rows(bad: pa.Table, history: History) -> pa.Table:
+    """The quarantined rows as rows of the lake's table `quarantine`."""
+    found = [
+        {
+            "history": history.name,
+            INSTANT: row[history.instant],
+            "id": row["id"],
+            "reason": row["reason"].decode(),
+            "row": [(name, _octets(row[name])) for name in history.kinds if row[name] is not None],
+        }
+        for row in bad.to_pylist()
+    ]
+    return pa.Table.from_pylist(found, SCHEMA)
 
 
 def counts(bad: pa.Table) -> dict[str, int]:
@@ -72,6 +99,10 @@ def _undecodable(raw: bytes | None) -> bool:
     except UnicodeDecodeError:
         return True
     return False
+
+
+def _octets(value: object) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
 
 
 def _binary(field: pa.Field) -> pa.Field:

@@ -1,0 +1,1 @@
+"""lake — history outside PostgreSQL as Apache Iceberg tables, which every engine reads."""

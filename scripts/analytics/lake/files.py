@@ -1,0 +1,55 @@
+"""files — the Parquet files of a lake's days, for engines that read Parquet directly
+
+Owns: the files that a scan names, the refusal of tables that Parquet alone does not describe, and the check that each
+    file is whole.
+Guarantees: only committed files are named, each once. A day with rows that another engine deleted by delete files is
+    refused, because a reader of Parquet would still see them. A file that is missing or has another size is a one-line
+    error before anything is read.
+Raises: LakeFault.
+See: https://iceberg.apache.org/spec/#delete-formats.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scripts.analytics.lake import days
+from scripts.analytics.lake.faults import LakeFault
+from scripts.analytics.lake.storage import local
+from shared.how_many import how_many
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table
+
+
+def of_days(table: Table, instant: str, since: date | None = None, until: date | None = None) -> list[DataFile]:
+    """The files of the days from `since` to `until`, both included."""
+    condition = "true" if since is None or until is None else days.between(since, until, instant)
+    found = []
+    for task in table.scan(row_filter=condition).plan_files():
+        if task.delete_files:
+            raise LakeFault(
+                f"{task.file.file_path}: rows of it were deleted by delete files, which Parquet alone does not show; "
+                "rewrite the table's data files with the engine that deleted them"
+            )
+        found.append(task.file)
+    return sorted(found, key=lambda file: file.file_path)
+
+
+def whole(table: Table, found: list[DataFile]) -> list[str]:
+    """The locations of these files; each must exist with its full length."""
+    locations = []
+    for file in found:
+        try:
+            size = len(table.io.new_input(file.file_path))
+        except OSError as error:
+            reason = error.strerror or "the file is missing"
+            raise LakeFault(f"{local(file.file_path)}: {reason}; restore it, or export the day again") from None
+        if size != file.file_size_in_bytes:
+            sizes = f"has {how_many(size, 'octet')}, expected {file.file_size_in_bytes}"
+            raise LakeFault(f"{local(file.file_path)}: {sizes}; restore it, or export the day again")
+        locations.append(file.file_path)
+    return locations

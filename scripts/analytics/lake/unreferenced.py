@@ -1,0 +1,78 @@
+"""unreferenced — lets snapshots expire, and finds files that no snapshot of a table needs
+
+Owns: the list of what a table's metadata names, and the files beside it.
+Guarantees: a file that the table's metadata or one of its snapshots names is never listed, nor a file younger than
+    `older` (it may belong to a commit that has not ended). Expired are snapshots only, by the library; their files are
+    found here like those of killed runs.
+Raises: LakeFault.
+See: https://iceberg.apache.org/docs/latest/maintenance/#delete-orphan-files.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from pyarrow import fs
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from scripts.analytics.lake.storage import local
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.table import Table
+
+
+def expire(table: Table, keep: timedelta) -> int:
+    """Let the snapshots expire that are older than `keep`, except the newest; their number."""
+    before = len(table.metadata.snapshots)
+    table.maintenance.expire_snapshots().older_than(datetime.now(UTC) - keep).commit()
+    table.refresh()
+    return before - len(table.metadata.snapshots)
+
+
+def listed(table: Table, older: timedelta) -> list[str]:
+    """The locations of files below the table's that nothing names and that are older than `older`."""
+    needed = {_path(location) for location in _named(table)}
+    limit = datetime.now(UTC) - older
+    system, root = _system(table)
+    selector = fs.FileSelector(root, recursive=True, allow_not_found=True)
+    return sorted(
+        info.path
+        for info in system.get_file_info(selector)
+        if info.type == fs.FileType.File and info.path not in needed and info.mtime <= limit
+    )
+
+
+def remove(table: Table, paths: list[str], at: Callable[[str], None] = lambda _: None) -> None:
+    """Remove these files."""
+    system, _ = _system(table)
+    for path in paths:
+        at("remove")
+        system.delete_file(path)
+
+
+def _named(table: Table) -> set[str]:
+    """The locations of all files that the table's metadata names, by way of every snapshot."""
+    named = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
+    named |= {entry.statistics_path for entry in table.metadata.statistics}
+    seen = set()
+    for snapshot in table.metadata.snapshots:
+        named.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(table.io):
+            if manifest.manifest_path not in seen:
+                seen.add(manifest.manifest_path)
+                entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+                named |= {entry.data_file.file_path for entry in entries}
+    return named | seen
+
+
+def _system(table: Table) -> tuple[fs.FileSystem, str]:
+    """The file system of a table, and the table's folder there."""
+    scheme, netloc, path = PyArrowFileIO.parse_location(table.location())
+    return PyArrowFileIO(table.io.properties).fs_by_scheme(scheme, netloc), path
+
+
+def _path(location: str) -> str:
+    return str(local(location)) if location.startswith(("file:", "/")) else PyArrowFileIO.parse_location(location)[2]
