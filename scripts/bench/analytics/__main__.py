@@ -1,12 +1,14 @@
 """analytics — `python -m scripts.bench.analytics`: measures exports, reports and their effect on the queue
 
 Owns: one run on its own embedded server: generate, export, report, the same questions as SQL on PostgreSQL, and a live
-    queue with and without analytics running, alternately.
+    queue quiet, beside an export and beside a report, alternately: with analytics on all cores, on one of them, and on
+    one of them with the export reading a replica.
 Guarantees: each step prints its wall time, the processor time of Java, Python and PostgreSQL together, and their peak
-    memory. The last line is `export_rows_s=… report_s_10m=… report_vs_postgres=… delivery_change_pct=…
-    p99_change_pct=…` for the last size. report_s_10m is scaled to 10 million attempts; report_vs_postgres is the time
-    PostgreSQL takes divided by the report's. The two changes cover all rounds and are positive where analytics slows
-    the queue down.
+    memory; every measurement of the live queue is printed. The last line is `export_rows_s=… report_s_10m=…
+    report_vs_postgres_total=… p99_change_pct_one_core=… p99_change_pct_shared=… p99_change_pct_replica=…` for the last
+    size. report_s_10m is from the start of Spark, scaled to 10 million attempts; report_vs_postgres_total is the time
+    that PostgreSQL takes divided by that of export, Spark's start and report together. A change is of p99 over all
+    rounds, the worse of export and report; positive where mail is slower.
 See: docs/explanation/analytics.md, "Measured".
 """
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -26,9 +29,9 @@ from typing import TYPE_CHECKING, Final
 
 from scripts.analytics import terminal
 from scripts.analytics.generate.command import generate
-from scripts.bench.analytics.live import Look, flowing, look, together
+from scripts.bench.analytics.live import SHARE, Look, Mail, capacity, flowing, look, together
+from scripts.bench.analytics.replica import following
 from scripts.bench.analytics.usage import measured
-from scripts.bench.book import percentiles
 from scripts.bench.core.server import LEAVES, running, settle_down
 from shared.errors import PillarboxError
 from shared.postgres import migrate
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from scripts.bench.flow.ours import Ours
 
 _DAYS: Final = 7
+_AT_THE_LIMIT: Final = 10_000  # messages from which the quiet system's rate is taken
 _BEFORE: Final = 5.0  # seconds of mail before each measurement
 _TEN_MILLION: Final = 10_000_000
 
@@ -94,15 +98,22 @@ def _measure(server: Server, options: argparse.Namespace, attempts: int, *, live
     *lines, last = steps.stdout.decode().splitlines()
     print(*lines, sep="\n", flush=True)
     found = json.loads(last)
+    whole = found["start_s"] + found["report_s"]
+    total = found["export_s"] + whole
+    print(
+        f"with export and start {total:.1f} s, PostgreSQL {found['ask_s']:.1f} s: "
+        f"{'PostgreSQL' if found['ask_s'] < total else 'the lake'} is sooner; each further report takes {whole:.1f} s",
+        flush=True,
+    )
     figures = (
         f"export_rows_s={found['rows'] / found['export_s']:.0f} "
-        f"report_s_10m={found['report_s'] * _TEN_MILLION / made.attempts:.1f} "
-        f"report_vs_postgres={found['ask_s'] / found['report_s']:.2f}"
+        f"report_s_10m={whole * _TEN_MILLION / made.attempts:.1f} "
+        f"report_vs_postgres_total={found['ask_s'] / total:.2f}"
     )
     if not live:
         return figures
-    change, p99 = asyncio.run(_live(options, uri))
-    return f"{figures} delivery_change_pct={change:.1f} p99_change_pct={p99:.1f}"
+    changes = asyncio.run(_live(options, uri))
+    return " ".join([figures, *(f"p99_change_pct_{name}={change:.1f}" for name, change in changes.items())])
 
 
 async def _settled(server: Server, uri: str) -> None:
@@ -111,39 +122,56 @@ async def _settled(server: Server, uri: str) -> None:
         await settle_down(connection)
 
 
-async def _live(options: argparse.Namespace, uri: str) -> tuple[float, float]:
-    """The fall of deliveries per second and the rise of p99 while analytics runs, in percent.
-
-    Both are taken over all rounds; the worse of export and report counts.
-    """
-    seen: defaultdict[str, list[Look]] = defaultdict(list)
-    async with flowing(options.var) as ours:
-        for number in range(options.rounds):
-            seen["quiet"].append(await _look(ours, options.seconds))
-            lake = options.var / f"lake-{number}"
-            words = (sys.executable, "-m", "scripts.bench.analytics.beside", uri, str(lake), str(_DAYS))
-            beside = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
-            try:
-                for step in ("export", "report"):
-                    await _begun(beside, step)
-                    seen[f"beside the {step}"].append(await _look(ours, options.seconds))
-            finally:
-                with suppress(ProcessLookupError):
-                    beside.terminate()
-                await beside.wait()
-                shutil.rmtree(lake, ignore_errors=True)
-            for name, looks in seen.items():
-                print(f"round {number + 1}, {name}: {looks[-1]}", flush=True)
-    quiet, *busy = (together(looks) for looks in seen.values())
-    fallen = max(1 - each.rate / quiet.rate for each in busy)
-    risen = max(percentiles(each.took)["p99"] / percentiles(quiet.took)["p99"] - 1 for each in busy)
-    return 100 * fallen, 100 * risen
+async def _live(options: argparse.Namespace, uri: str) -> dict[str, float]:
+    """The rise of p99 while analytics runs, in percent, for each way of running it."""
+    with following(uri, options.var / "replica") as replica:
+        ways = {"one_core": (uri, 1), "shared": (uri, os.cpu_count() or 1), "replica": (replica, 1)}
+        seen: dict[str, defaultdict[str, list[Look]]] = {way: defaultdict(list) for way in ways}
+        async with flowing(options.var) as (ours, mail):
+            most = await capacity(ours, mail, _AT_THE_LIMIT)
+            pace = SHARE * most.rate
+            print(f"quiet, at its limit: {most}; from here {pace:.0f} messages/s", flush=True)
+            for number in range(options.rounds):
+                for way, (source, cores) in ways.items():
+                    await _round(options, (ours, mail, pace), source, cores, seen[way])
+                    for name, looks in seen[way].items():
+                        print(f"round {number + 1}, {way}, {name}: {looks[-1]}", flush=True)
+    changes = {}
+    for way, found in seen.items():
+        quiet, *busy = (together(looks) for looks in found.values())
+        changes[way] = 100 * max(each.p99 / quiet.p99 - 1 for each in busy)
+        slower = 100 * max(1 - each.rate / quiet.rate for each in busy)
+        print(f"{way}: p99 {changes[way]:+.1f} %, deliveries per second {-slower:+.1f} %", flush=True)
+    return changes
 
 
-async def _look(ours: Ours, seconds: float) -> Look:
+async def _round(
+    options: argparse.Namespace,
+    flow: tuple[Ours, Mail, float],
+    source: str,
+    cores: int,
+    seen: defaultdict[str, list[Look]],
+) -> None:
+    """Measure the queue quiet, beside an export and beside a report."""
+    seen["quiet"].append(await _look(*flow, options.seconds))
+    lake = options.var / "lake-beside"
+    words = (sys.executable, "-m", "scripts.bench.analytics.beside", source, str(lake), str(_DAYS), str(cores))
+    beside = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+    try:
+        for step in ("export", "report"):
+            await _begun(beside, step)
+            seen[f"beside the {step}"].append(await _look(*flow, options.seconds))
+    finally:
+        with suppress(ProcessLookupError):
+            beside.terminate()
+        await beside.wait()
+        shutil.rmtree(lake, ignore_errors=True)
+
+
+async def _look(ours: Ours, mail: Mail, pace: float, seconds: float) -> Look:
     """Measure mail after it has flowed for a while, so that analytics has had time to yield to it."""
-    await look(ours, _BEFORE)
-    return await look(ours, seconds)
+    await look(ours, mail, pace, _BEFORE)
+    return await look(ours, mail, pace, seconds)
 
 
 async def _begun(beside: asyncio.subprocess.Process, step: str) -> None:

@@ -21,10 +21,6 @@ DROP DATABASE IF EXISTS {table} WITH (FORCE)
 -- Makes an empty database for a peer, or the one the others are copied from.
 CREATE DATABASE {table}
 
--- name: bench_delivered
--- What was queued since then and is delivered: when each recipient was queued, and when its result was recorded.
-SELECT ts, finished FROM pillarbox.archive WHERE finished >= %(since)s AND ts >= %(since)s AND result = 'success'
-
 -- name: bench_empty
 -- Forgets the mail of a cell: rows first, so that the bodies are free to go.
 DELETE FROM pillarbox.queue
@@ -83,10 +79,6 @@ SELECT count(*) AS locks FROM pg_locks
 -- Bodies to be sent, written without the spool.
 INSERT INTO pillarbox.messages (id, size, content)
 SELECT id, length(%(body)s::bytea), %(body)s::bytea FROM unnest(%(ids)s::uuid[]) AS id
-
--- name: bench_now
--- What time it is by the server's clock, also within a transaction.
-SELECT clock_timestamp() AS now
 
 -- name: bench_pgmq_archive
 -- Finishes what was read.
