@@ -3,9 +3,8 @@
 Owns: the choice of Java, Spark's settings, and a session for the length of a block: local, on a cluster, or on a server
     of Spark Connect.
 Guarantees: a local Spark listens on loopback only, serves no web page and logs nothing; the configuration of a cluster
-    or a server (`--master`) is not changed. A local Spark runs at a lower priority than mail, on all cores except one:
-    at nice 10, and Java and its Python workers only on idle processors (SCHED_IDLE). A missing or too old Java is a
-    one-line error; Spark Connect needs no Java here.
+    or a server (`--master`) is not changed. A local Spark runs at nice 10, after mail, on all cores except one. A
+    missing or too old Java is a one-line error; Spark Connect needs no Java here.
 Raises: PillarboxError.
 See: scripts/analytics/java_runtime.py; https://spark.apache.org/docs/latest/configuration.html; priority.py.
 """
@@ -110,9 +109,6 @@ def started(master: str = MASTER, memory: str | None = None) -> Iterator[SparkSe
             raise PillarboxError(f"Spark cannot start with --master {master}: {_reason(error, said)}") from None
         gateway = SparkContext._gateway  # noqa: SLF001 - the only way to its process
         try:
-            java = getattr(gateway, "proc", None)
-            if java is not None and master.startswith("local"):
-                priority.idle(java.pid)
             yield spark
         finally:
             spark.stop()
@@ -122,7 +118,7 @@ def started(master: str = MASTER, memory: str | None = None) -> Iterator[SparkSe
                     gateway.proc.stdin.close()
                     try:
                         gateway.proc.wait(timeout=_PATIENCE)
-                    except subprocess.TimeoutExpired:  # it has the lowest priority, and the machine is busy
+                    except subprocess.TimeoutExpired:  # it has a low priority, and the machine is busy
                         gateway.proc.kill()
                 # Otherwise the next session of this process would use the Java that has ended.
                 SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - see above

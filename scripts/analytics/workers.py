@@ -68,11 +68,10 @@ def started(jobs: int = JOBS) -> Iterator[Runner]:
     if jobs == JOBS:
         priority.leave_a_core()
     if jobs == 1:
-        priority.idle(os.getpid())
         yield Here()
         return
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, spawn, priority.idle_worker) as pool:
+    with ProcessPoolExecutor(jobs, spawn) as pool:
         try:
             yield Processes(pool)
         finally:

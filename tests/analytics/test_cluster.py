@@ -49,7 +49,7 @@ spark.ui.enabled false
 _PROGRAM: Final = """
 import json, sys
 from datetime import date
-from scripts.analytics import priority, session, terminal
+from scripts.analytics import session, terminal
 from scripts.analytics.report import command
 from scripts.analytics.report.text import as_document
 
@@ -61,7 +61,6 @@ def tell(progress, done, what=""):
         sys.stdin.readline()
 
 terminal.Progress.tell = tell
-priority.idle = lambda _: None  # on a busy machine it would wait for an idle processor
 with session.started(master, "768m" if master.startswith("local") else None) as spark:
     asked = command.Period(date.fromisoformat(since), date.fromisoformat(until), lake)
     made = command.make(spark, asked, {}, None, terminal.Progress("report", 1, "sections"))
