@@ -12,6 +12,7 @@ import random
 import signal
 import sys
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
@@ -89,6 +90,16 @@ class World:
             self.killed["collector"] += 1
             await self.collect(number)
 
+    async def until_started(self) -> None:
+        """Wait until each collector that runs stops when it is asked to: until then SIGTERM kills it."""
+        for number, process in self.collectors.items():
+            await eventually(partial(self.started, number, process.pid), f"collector {number} has started")
+
+    def started(self, number: int, pid: int) -> bool:
+        """Whether the log of a collector says so."""
+        log = (self.folder / f"log{number}").read_text(encoding="utf-8")
+        return any("daemon.started" in line and f"pid={pid} " in f"{line} " for line in log.splitlines())
+
     async def until_queued(self, count: int) -> None:
         """Wait until so much mail is queued."""
         await eventually(lambda: self.queued() >= count, f"{count} are queued", limit=120)
@@ -126,6 +137,7 @@ async def test_each_sign_up_is_queued_exactly_once_whatever_is_killed(tmp_path: 
             shares = [[f"user{number}" for number in range(share, _SIGN_UPS, _SESSIONS)] for share in range(_SESSIONS)]
             await asyncio.gather(*map(world.sign_up, shares), world.kill_throughout(random.Random(20)))
             await world.until_queued(_SIGN_UPS)
+            await world.until_started()
         finally:
             for process in world.collectors.values():
                 with suppress(ProcessLookupError):
