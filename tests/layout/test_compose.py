@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 import yaml
 
+from collect.daemon import prepared
+from shared.config.collect.load import load_collect
+from shared.config.httpd.load import load_httpd
 from shared.config.queued.load import load_queued
 from shared.config.smtpd.load import load_smtpd
 from tests.layout.sources import ROOT
@@ -52,6 +55,29 @@ def test_smtpd_accepts_its_configuration_and_listens_where_the_port_is_published
     (published,) = OURS["smtpd"]["ports"]
     assert published.endswith(f":{listener.port}")
     assert listener.address == "0.0.0.0"  # noqa: S104 - inside its container
+
+
+def test_httpd_accepts_its_configuration_and_listens_where_the_port_is_published(configurations: Path) -> None:
+    config = load_httpd(configurations / "httpd.yaml", {"PILLARBOX_DATABASE_URI": "postgresql://postgres/pillarbox"})
+    (published,) = OURS["httpd"]["ports"]
+    assert published == "127.0.0.1:8025:8025"
+    assert str(config.listen) == "0.0.0.0:8025"
+    assert (configurations / config.mail.smtpd).exists()
+    rules = load_smtpd(configurations / "smtpd.yaml", {"PILLARBOX_DATABASE_URI": config.environment.database.uri})
+    patience = config.shutdown.timeout + rules.spool.timeout
+    assert int(OURS["httpd"]["stop_grace_period"].removesuffix("s")) > patience.total_seconds()
+
+
+def test_the_collector_has_all_it_needs_but_the_key(configurations: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = load_collect(
+        configurations / "collect.yaml", {"PILLARBOX_DATABASE_URI": "postgresql://postgres/pillarbox"}
+    )
+    assert "ACCOUNTS_KEY" in OURS["collect"]["environment"]
+    monkeypatch.setenv("ACCOUNTS_KEY", "00" * 32)
+    prepared(config)
+    install = OURS["accounts"]["command"]
+    assert install[install.index("--schema") + 1] == config.accounts.schema_
+    assert OURS["accounts"]["profiles"] == OURS["collect"]["profiles"]
 
 
 def test_each_configured_worker_has_one_service(configurations: Path) -> None:

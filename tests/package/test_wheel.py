@@ -25,6 +25,8 @@ CARRIED: Final = (
     *(f"{_DATA}/config/{daemon}.schema.json" for daemon in ("smtpd", "queued", "httpd", "collect")),
     f"{_DATA}/deploy/pillarbox-smtpd.service",
     f"{_DATA}/deploy/pillarbox-queued@.service",
+    f"{_DATA}/deploy/pillarbox-httpd.service",
+    f"{_DATA}/deploy/pillarbox-collect.service",
     "sql/schema/03_queue.sql",
     "collect/templates/en/activation.html",
     "pillarbox-0.1.0.dist-info/licenses/LICENSE",

@@ -93,7 +93,7 @@ def machine(tmp_path: Path) -> Path:
 
 def test_systemd_finds_no_fault_in_the_units(machine: Path) -> None:
     files = sorted((machine / _PLACE.removeprefix("/")).iterdir())
-    assert len(files) == 2
+    assert len(files) == 4
     for file in files:
         text = file.read_text(encoding="utf-8").replace("/opt/pillarbox", str(ROOT))
         file.write_text(text, encoding="utf-8")
@@ -107,7 +107,7 @@ def test_systemctl_enables_the_units_and_has_the_verbs(machine: Path) -> None:
     lines = said("systemctl")
     systemctl = ("systemctl", f"--root={machine}")
     enabled = [unit for words in lines if words[1] == "enable" for unit in units(words)]
-    assert len(enabled) == 3
+    assert len(enabled) == 5
     done = run(*systemctl, "enable", *enabled)
     assert done.returncode == 0, done.stderr
     for words in lines:

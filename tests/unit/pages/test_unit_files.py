@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queued.daemon import _ENDING, _LEAVING, _RECORDING
+from shared.config.collect.load import load_collect
+from shared.config.httpd.load import load_httpd
 from shared.config.queued.load import load_queued
 from shared.config.smtpd.load import load_smtpd
 from smtpd.process.serve import TRANSFER, patience
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[3]
 UNIT = ROOT / "deploy" / "pillarbox-smtpd.service"
 WORKER = ROOT / "deploy" / "pillarbox-queued@.service"
+API = ROOT / "deploy" / "pillarbox-httpd.service"
+COLLECTOR = ROOT / "deploy" / "pillarbox-collect.service"
+_LITTLE = 5.0  # seconds for what a stop does besides
 
 
 @pytest.fixture
@@ -85,3 +90,22 @@ def test_a_worker_has_a_unit_that_differs_where_it_must(unit: Mapping[str, str])
     assert worker["CapabilityBoundingSet"] == ""
     patience = load_queued(ROOT / "config" / "queued.yaml", {}).shutdown.timeout.total_seconds()
     assert int(worker["TimeoutStopSec"]) > patience + _ENDING + _RECORDING + _LEAVING
+
+
+@pytest.mark.parametrize(("file", "module"), [(API, "httpd"), (COLLECTOR, "collect")])
+def test_httpd_and_the_collector_have_units_like_a_worker_s(file: Path, module: str) -> None:
+    worker, other = settings(WORKER), settings(file)
+    program, *arguments = shlex.split(other["ExecStart"])
+    assert program.endswith("/bin/python")
+    assert arguments == ["-m", module, "--config", f"/etc/pillarbox/{module}.yaml"]
+    assert (ROOT / module / "__main__.py").exists()
+    differ = {key for key in worker.keys() | other.keys() if worker.get(key) != other.get(key)}
+    assert differ - {"TimeoutStopSec"} == {"Description", "ExecStart"}
+
+
+def test_the_stop_timeouts_of_httpd_and_the_collector_cover_their_longest_stop() -> None:
+    requests = load_httpd(ROOT / "config" / "httpd.yaml", {}).shutdown.timeout.total_seconds()
+    committed = patience(load_smtpd(ROOT / "config" / "smtpd.yaml", {}))
+    assert int(settings(API)["TimeoutStopSec"]) > requests + committed + _LITTLE
+    batch = load_collect(ROOT / "config" / "collect.yaml", {}).shutdown.timeout.total_seconds()
+    assert int(settings(COLLECTOR)["TimeoutStopSec"]) > batch + _LITTLE
