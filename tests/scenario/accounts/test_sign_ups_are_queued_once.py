@@ -81,6 +81,7 @@ class World:
         for turn in range(1, 7):
             await self.until_queued(turn * portion)
             if turn % 3 == 0:
+                await self.until_started()  # one that finds no server at its start ends, as it should
                 self.server.kill()
                 self.killed["PostgreSQL"] += 1
                 await asyncio.to_thread(self.server.start)
