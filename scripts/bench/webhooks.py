@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from multiprocessing.connection import Connection
 
+BATCH: Final = 200  # events in a request, by default
 _TOGETHER: Final = 100  # results in a transaction
 _NAME: Final = "pillarbox bench"
 _ID: Final = re.compile(rb'"id" ?: ?"(evt_[0-9a-f]{32}_[^"]*)"')
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.bench.webhooks", description="Measure webhooks.")
     parser.add_argument("--events", type=int, default=100_000, metavar="N", help="events in batches (default 100000)")
     parser.add_argument("--single", type=int, default=5_000, metavar="N", help="events one by one (default 5000)")
-    parser.add_argument("--batch", type=int, default=200, metavar="N", help="events in a request (default 200)")
+    parser.add_argument("--batch", type=int, default=BATCH, metavar="N", help=f"events in a request (default {BATCH})")
     parser.add_argument("--database", metavar="URI", help="an empty database (default: an embedded server under --var)")
     parser.add_argument(
         "--var", type=Path, default=Path("var/bench-webhooks"), metavar="DIR", help="working directory, emptied first"
@@ -63,8 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with ExitStack() as stack:
             uri = options.database or stack.enter_context(running_server(options.var)).place.uri()
             migrate.migrate(uri, LEAVES, PARTITIONS)
-            batched = event_loop.run(_measure(uri, "batched", options.events, options.batch))
-            single = event_loop.run(_measure(uri, "single", options.single, 1))
+            batched = event_loop.run(measure(uri, "batched", options.events, options.batch))
+            single = event_loop.run(measure(uri, "single", options.single, 1))
     except PillarboxError as error:
         _progress(str(error))
         return error.exit_status
@@ -75,7 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-async def _measure(uri: str, name: str, wanted: int, batch: int) -> Figures:
+async def measure(uri: str, name: str, wanted: int, batch: int) -> Figures:
+    """What an endpoint of this name took, of history that is written for it; batch: events in a request."""
     ours, theirs = multiprocessing.Pipe()
     receiver = multiprocessing.get_context("spawn").Process(target=_receive, args=(theirs,), daemon=True)
     receiver.start()

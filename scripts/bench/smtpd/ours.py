@@ -50,7 +50,7 @@ class Smtpd:
 
     def memory(self) -> int:
         """Octets of memory of these processes (proportional set size)."""
-        return sum(_proportional(pid) for pid in self.processes())
+        return sum(proportional(pid) for pid in self.processes())
 
     def spent(self) -> dict[str, float]:
         """Seconds of processor time used so far, by program."""
@@ -93,7 +93,7 @@ async def smtpd(var: Path, name: str, changes: Mapping[str, Any]) -> AsyncIterat
         await connection.close()
 
 
-def _proportional(pid: int) -> int:
+def proportional(pid: int) -> int:
     """The Pss of a process in octets; 0 if it has ended (proc_pid_smaps(5))."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()

@@ -118,6 +118,10 @@ SELECT count(*) FILTER (WHERE last_error IS NOT NULL) AS seen, count(*) FILTER (
   FROM pillarbox.queue
  WHERE recipientlocalpart = 'poison'
 
+-- name: bench_principal
+-- An application that sends by HTTP.
+INSERT INTO pillarbox.principals (name, kind, roles) VALUES ('bench', 'application', '{sender}')
+
 -- name: bench_queue
 -- Recipients of those bodies, `each` a message, spread over the partition ids.
 INSERT INTO pillarbox.queue (messages__id, actionid, senderip, serverid, senderhelo, senderlocalpart, senderdomain, recipientlocalpart,

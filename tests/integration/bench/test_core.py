@@ -147,7 +147,12 @@ def test_a_page_is_written_between_its_marks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("page", "command"),
-    [("benchmarks", "bench-core"), ("benchmarks-flow", "bench-flow"), ("benchmarks-acceptance", "bench-smtpd")],
+    [
+        ("benchmarks", "bench-core"),
+        ("benchmarks-flow", "bench-flow"),
+        ("benchmarks-acceptance", "bench-smtpd"),
+        ("benchmarks-http", "bench-http"),
+    ],
 )
 def test_each_page_has_marks_for_its_run(page: str, command: str, tmp_path: Path) -> None:
     copy = tmp_path / "page.md"

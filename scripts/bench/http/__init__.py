@@ -1,0 +1,1 @@
+"""http — measures what a message costs by HTTP, compared with SMTP."""
