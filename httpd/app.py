@@ -17,9 +17,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse
 
 from httpd import problems, routes
+from httpd.direct import Direct
 from httpd.gate import Gate
 from httpd.page import page
 from httpd.problems import ProblemForm
+from httpd.routes import messages
 from httpd.sending.forms import Send
 from shared.errors import PillarboxError
 from shared.postgres import database
@@ -60,7 +62,7 @@ def made(service: Service) -> Gate:
     async def documentation() -> HTMLResponse:
         return HTMLResponse(page(api.openapi()), headers={"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"})  # fmt: skip  # noqa: E501
 
-    return Gate(api, service)
+    return Gate(Direct(api, messages.DIRECT), service)
 
 
 def add_problem_form(api: FastAPI) -> None:

@@ -143,9 +143,8 @@ async def _enveloped(service: Service, send: Send, content: bytes | None) -> Env
 
 
 def _origin(request: Request) -> Origin:
-    service: Service = request.app.state.service
     caller = admitted(request.state.caller, "send")
-    return Origin(caller, service.address(request), getattr(request.state, "tls", None))
+    return Origin(caller, request.state.address, getattr(request.state, "tls", None))
 
 
 def _media_type(request: Request, *allowed: str) -> str:

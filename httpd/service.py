@@ -52,6 +52,7 @@ class Service:
 
     async def caller(self, request: Request) -> Caller:
         """Who asks; Problem 401 or 429."""
-        caller = await self.keys.caller(request.headers.get("authorization"), self.address(request))
+        request.state.address = address = self.address(request)
+        caller = await self.keys.caller(request.headers.get("authorization"), address)
         request.state.caller = caller
         return caller

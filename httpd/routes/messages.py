@@ -98,6 +98,10 @@ def _sent(content: str, status: HTTPStatus, *, again: bool = False) -> Response:
     return Response(content, status, headers, _JSON)
 
 
+#: What httpd/direct.py answers: each judges its caller and reads its request itself.
+DIRECT: Final = {("POST", "/v1/messages"): send, ("POST", "/v1/messages/batch"): send_batch}
+
+
 @router.get("")
 async def list_queued(
     caller: Annotated[Caller, needs("read", "send")],
