@@ -1,7 +1,8 @@
-"""files — smtpd.yaml, queued.yaml and collect.yaml beside httpd.yaml, as verbs ask for them
+"""files — the other daemons' files, as verbs ask for them
 
+Owns: where they are: smtpd's as mail.smtpd says, queued.yaml and collect.yaml beside httpd.yaml.
 Guarantees: each is read again when it has changed, in a thread of its own, so that other requests do not wait. Where
-    smtpd.yaml is on another host, its defaults: who may decide about held mail PostgreSQL knows by itself.
+    smtpd's is gone, its defaults: who may decide about held mail PostgreSQL knows by itself.
 Raises: NotNow for a file that cannot be used.
 """
 
@@ -28,15 +29,17 @@ if TYPE_CHECKING:
 class Files:
     """What was read, with the state of the file at that moment."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, rules: str) -> None:
+        """rules: smtpd's file, as a path from the folder."""
         self.folder = folder
+        self.rules = rules
         self._read: dict[str, tuple[tuple[int, ...], Any]] = {}
 
     async def smtpd(self) -> SmtpdConfig:
         """Who accepts mail, and its quarantines."""
-        if not (self.folder / "smtpd.yaml").exists():
+        if not (self.folder / self.rules).exists():
             return SmtpdConfig.model_validate({})
-        found: SmtpdConfig = await self._load("smtpd.yaml", load_smtpd)
+        found: SmtpdConfig = await self._load(self.rules, load_smtpd)
         return found
 
     async def queued(self) -> QueuedConfig:

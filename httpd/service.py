@@ -31,7 +31,7 @@ class Service:
     def __init__(self, config: HttpdConfig, pool: database.Pool, receiver: Receiver, folder: Path) -> None:
         """folder: where httpd.yaml is."""
         self.config = config
-        self.files = Files(folder)
+        self.files = Files(folder, str(config.mail.smtpd))
         self.examining = asyncio.Lock()  # held by the one examination of doctor
         self.pool = pool
         self.receiver = receiver
@@ -42,6 +42,7 @@ class Service:
     def use(self, config: HttpdConfig) -> None:
         """Serve by this configuration from now on."""
         self.config = config
+        self.files.rules = str(config.mail.smtpd)
         self.keys.configure(config.rates)
 
     def address(self, request: Request) -> str:

@@ -37,13 +37,14 @@ _LARGEST: Final = 2**63 - 1
 class Access:
     """A login or the principal it acts for, what it may, and every quarantine that is declared, by id.
 
-    others: those among them in which PostgreSQL does not let it decide.
+    unspooling: why it may not queue mail; empty where it may. others: the quarantines among them in which PostgreSQL
+    does not let it decide.
     """
 
     login: str
     roles: frozenset[str]
     operator: bool
-    spools: bool
+    unspooling: str
     quarantines: dict[str, Quarantine]
     others: frozenset[str] = frozenset()
 
@@ -71,13 +72,16 @@ async def admit(connection: database.Connection, settings: SmtpdConfig) -> Acces
         raise NotAllowed(f"{row.login!r} is not a reviewer: {hint}")
     known = all_quarantines(settings.quarantines)
     others = frozenset(row.id for row in await database.fetch(connection, "quarantine_others", ids=list(known)))
+    unspooling = "" if row.spools else f"{row.login!r} may not spool mail: grant it pillarbox_application, too"
     principal = principal_of(connection)
     if principal is None:
-        return Access(row.login, frozenset(row.roles), row.operator, row.spools, known, others)
+        return Access(row.login, frozenset(row.roles), row.operator, unspooling, known, others)
     [its] = await database.fetch(connection, "acting_roles")
     if not its.reviewer:
         raise NotAllowed(f"{principal!r} is not a reviewer; allowed: principals with the role reviewer or operator")
-    return Access(principal, frozenset({principal}), its.operator, row.spools and its.sender, known, others)
+    if not unspooling and not its.sender:
+        unspooling = f"{principal!r} may not send mail; allowed: principals with the role sender, too"
+    return Access(principal, frozenset({principal}), its.operator, unspooling, known, others)
 
 
 class Narrowed(NamedTuple):

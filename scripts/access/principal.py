@@ -17,6 +17,8 @@ from scripts.access.principal_store import KINDS, ROLES, PrincipalEntry, Princip
 from scripts.options import finish
 from scripts.output import records
 from scripts.output.table import Column, Table
+from shared.config.smtpd.load import load_smtpd
+from shared.config.smtpd.quarantine import all_quarantines
 from shared.config.smtpd.users import make_entry
 from shared.errors import PillarboxError
 from shared.masking import show
@@ -97,6 +99,7 @@ def add(options: argparse.Namespace) -> int:
     name = user.new_name(options)
     roles = ["sender"] if options.kind == "application" else ["viewer"]
     entry = make_entry({"kind": options.kind, "roles": roles, **_rights_of(options)}, PrincipalEntry)
+    _check_reviews(options)
     if not _store(options).add(name, entry):
         raise PillarboxError(
             f"NAME: there is a principal {show(name)} already; allowed: another name, or principal change"
@@ -113,6 +116,7 @@ def change(options: argparse.Namespace) -> int:
     if not values:
         raise PillarboxError("principal change: there is nothing to change; allowed: --role, --review, --disable, …")
     entry = make_entry(values, PrincipalEntry)
+    _check_reviews(options)
     return user.changed(_store(options), options, "is changed", **entry.model_dump(include=set(values)))
 
 
@@ -125,6 +129,17 @@ def _rights_of(options: argparse.Namespace) -> dict[str, Any]:
     """What the options of _add_rights say; what is left out is not among them."""
     own = {key: value for key in ("roles", "reviews") if (value := getattr(options, key)) is not None}
     return {**own, **user.sending_of(options)}
+
+
+def _check_reviews(options: argparse.Namespace) -> None:
+    """Refuse quarantines that smtpd.yaml does not declare: a typing error would let the principal review nothing."""
+    file = options.config / "smtpd.yaml"
+    known = all_quarantines(load_smtpd(file).quarantines)
+    for name in options.reviews or ():
+        if name not in known:
+            raise PillarboxError(
+                f"--review: {show(name)} is not in quarantines of {file}; allowed: {', '.join(sorted(known))}"
+            )
 
 
 def _store(options: argparse.Namespace) -> PrincipalStore:

@@ -65,11 +65,8 @@ def digest(options: argparse.Namespace) -> int:
                 _tell(options, await _one(connection, settings, quarantine, send=False))
             if not await consent.agreed(options, "quarantine digest"):
                 return
-        if not access.spools:
-            raise PillarboxError(
-                f"quarantine digest: {access.login!r} may not spool mail: grant it pillarbox_application, too; "
-                "see docs/how-to/grant-roles.md"
-            )
+        if access.unspooling:
+            raise PillarboxError(f"quarantine digest: {access.unspooling}; see docs/how-to/grant-roles.md")
         for quarantine in chosen:
             _tell(options, await _one(connection, settings, quarantine, send=True))
 

@@ -119,7 +119,7 @@ def accounts(run: Runner) -> None:
 def principals(run: Runner) -> None:
     """Commands about people and applications."""
     run("principal add", "ann", "--role", "reviewer")
-    run("principal change", "ann", "--review", "spam")
+    run("principal change", "ann", "--review", "review")
     run("principal list")
     [made] = run("key add", "ann", "--expires", "90d")
     run("key list")

@@ -33,6 +33,8 @@ ANN: dict[str, Any] = {
     "transport": "default",
     "hold": "new",
 }
+TABLE = {"source": "table", "iterations": 4096}
+QUARANTINES = [{"id": "spam"}, {"id": "legal"}]
 ADD = (
     *("add", "ann", "--role", "reviewer", "--role", "sender", "--review", "spam", "--review", "legal"),
     *("--sender", "ann@EXAMPLE.com", "--messages", "10", "--partition", "7", "--transport", "default", "--hold", "new"),
@@ -42,7 +44,7 @@ ADD = (
 @pytest.fixture
 def command(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Pillarbox:
     """`pillarbox`, where users are in the table."""
-    config = write_config(tmp_path / "c", database, authentication={"source": "table", "iterations": 4096})
+    config = write_config(tmp_path / "c", database, authentication=TABLE, quarantines=QUARANTINES)
     return Pillarbox(config, capsys)
 
 
@@ -100,6 +102,8 @@ def test_an_application_is_a_user_once_it_has_a_password_and_changes_keep_it(
         (("add", ""), 'NAME: "" is not a valid user name: it is empty'),
         (("add", "bob", "--sender", "a@b@c"), 'senders: "a@b@c" is not a valid sender; allowed: user@example.com'),
         (("add", "bob", "--review", "a b"), "reviews: "),
+        (("add", "bob", "--review", "spma"), '--review: "spma" is not in quarantines of '),
+        (("change", "ann", "--review", "spma"), '--review: "spma" is not in quarantines of '),
         (("change", "bob", "--disable"), 'NAME: no principal "bob"; allowed: ann'),
         (("change", "ann"), "principal change: there is nothing to change; allowed: --role, --review"),
         (("change", "ann", "--messages", "0"), "messages: 0 is not a usable number"),
@@ -112,6 +116,13 @@ def test_an_error_is_one_line(command: Pillarbox, words: tuple[str, ...], proble
     assert (command.status != 0, said) == (True, "")
     assert command.refused.startswith(f"pillarbox: {problem}")
     assert command.refused.count("\n") == 1
+
+
+def test_a_quarantine_that_is_not_declared_is_refused_before_anything_is_changed(command: Pillarbox) -> None:
+    command.run("principal", "add", "ann", "--review", "spma")
+    assert command.refused.endswith("smtpd.yaml; allowed: body, legal, poison, spam\n")
+    assert listed(command) == {}
+    assert command.json("principal", "add", "ann", "--review", "poison") == {"name": "ann"}
 
 
 def test_only_an_admin_changes_principals_and_users(command: Pillarbox) -> None:

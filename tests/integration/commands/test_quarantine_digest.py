@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.fixtures.database.logins import name_of
-from tests.fixtures.database.operating import killed, told
+from tests.fixtures.database.operating import Pillarbox, killed, told, write_config
 from tests.fixtures.database.reviewing import hold
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.database.logins import Logins
     from tests.fixtures.database.reviewing import Reviewer, Reviewing
@@ -172,3 +174,16 @@ def test_a_digest_needs_a_notice_the_right_to_spool_and_a_reviewer(
     closed.run("digest", "review")
     assert "is not a reviewer of 'review'" in closed.refused
     assert digests(factory) == []
+
+
+def test_an_admin_who_may_not_send_learns_which_role_is_missing(
+    factory: Factory, database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hold(factory, "review")
+    config = write_config(tmp_path / "c", database, quarantines=[{"id": "review", "notice": NOTICE}])
+    command = Pillarbox(config, capsys)
+    command.run("principal", "add", "root", "--role", "admin")
+    command.run("quarantine", "digest", "--yes", "--as", "root")
+    assert "'root' may not send mail; allowed: principals with the role sender, too" in command.refused
+    command.run("principal", "change", "root", "--role", "admin", "--role", "sender")
+    assert "sent desk@example.com" in command.run("quarantine", "digest", "--yes", "--as", "root")

@@ -5,14 +5,16 @@ Owns: proofs about httpd/routes/quarantine.py over real connections.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
+from tests.fixtures.daemons.api import Api
 from tests.fixtures.database.operating import write_config
 from tests.fixtures.database.principals import close
 from tests.fixtures.database.reviewing import hold
 
 if TYPE_CHECKING:
-    from tests.fixtures.daemons.api import Api
+    from tests.fixtures.daemons.system import System
     from tests.fixtures.database.factory import Factory
 
 HOSTILE = b"Subject: =?utf-8?q?a=1b[31mb?=\r\nContent-Type: text/html\r\n\r\n<script>alert(1)</script><p>hello</p>\r\n"
@@ -45,6 +47,17 @@ async def test_held_mail_is_listed_shown_safely_and_given_as_it_is_only_as_an_at
     assert raw.headers["content-disposition"] == f'attachment; filename="{shown.json()["message"]}.eml"'
     assert raw.headers["content-security-policy"].startswith("sandbox")
     assert raw.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_quarantines_are_those_of_the_file_that_mail_smtpd_names(system: System, factory: Factory) -> None:
+    write_config(system.folder, system.uri, quarantines=[{"id": "other"}])  # smtpd.yaml, which is not that file
+    rules = {"quarantines": [{"id": "legal", "description": "contracts"}]}
+    async with Api(system, await system.httpd(smtpd=rules)) as api:
+        hold(factory, "legal")
+        client = await api.caller("rita", "reviewer", kind="person")
+        found = {each["id"]: each["description"] for each in (await client.get("/v1/quarantine")).json()}
+        assert found["legal"] == "contracts"
+        assert "other" not in found
 
 
 async def test_a_large_message_comes_whole(api: Api, factory: Factory) -> None:
@@ -80,7 +93,7 @@ async def test_release_and_delete_decide_with_preview_and_audit(api: Api, factor
 
 
 async def test_only_its_reviewers_decide_in_a_quarantine_whatever_httpd_knows(api: Api, factory: Factory) -> None:
-    """PostgreSQL refuses, also where httpd has no smtpd.yaml that would say who the reviewers are."""
+    """PostgreSQL refuses, also where smtpd's file does not say who the reviewers are."""
     close(factory, {"legal": ["lea"]})
     [held] = hold(factory, "legal")
     [open_] = hold(factory, "contentcheck")
@@ -88,7 +101,8 @@ async def test_only_its_reviewers_decide_in_a_quarantine_whatever_httpd_knows(ap
     write = {"condition": "quarantine=legal"}
     for configured in (False, True):
         if configured:
-            write_config(api.system.folder, api.system.uri, quarantines=[{"id": "legal", "reviewers": ["lea"]}])
+            rules = {"quarantines": [{"id": "legal", "reviewers": ["lea"]}]}
+            (api.system.folder / "httpd-rules.yaml").write_text(json.dumps(rules), encoding="utf-8")
         for verb in ("release", "delete"):
             refused = await other.post(f"/v1/quarantine/{verb}", json=write)
             assert refused.status_code == 403, refused.text

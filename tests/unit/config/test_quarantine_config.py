@@ -70,7 +70,7 @@ def test_only_reviewers_and_operators_may_decide(
     roles: set[str], operator: Any, quarantine: str | None, may: str
 ) -> None:
     known = all_quarantines([Quarantine(id="legal", reviewers=["lawyers"]), Quarantine(id="open")])
-    access = Access("alice", frozenset(roles), operator, spools=False, quarantines=known)
+    access = Access("alice", frozenset(roles), operator, unspooling="", quarantines=known)
     assert access.may(quarantine) == bool(may)
     if not may:
         assert access.refusal(quarantine) == "'alice' is not a reviewer of 'legal', whose reviewers are lawyers"
