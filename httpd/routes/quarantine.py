@@ -13,17 +13,19 @@ from starlette.responses import StreamingResponse
 
 from httpd.access.caller import Caller
 from httpd.access.needs import needs
-from httpd.routes.acting import Acting, After, Condition, Limit, acted, address, looking
+from httpd.routes.acting import Acting, After, Body, Condition, Limit, acted, address, looking
 from operate.condition.words import words_of
 from operate.errors import NotThere
 from operate.quarantine import content, held
+from operate.quarantine import digest as digests
 from operate.quarantine.access import Access, admit, narrowed
 from operate.quarantine.decide import MOST_ADDRESSES
 from operate.quarantine.decide import delete as deleting
 from operate.quarantine.decide import release as releasing
-from operate.queue.act import Change
+from operate.quarantine.rescan import CHANGE, PORTION, Checks, check_of, portion
+from operate.queue.act import Change, Done, Span, begin
 from operate.shapes.asked import Acted, Page
-from operate.shapes.mail import Held, HeldMessage, Preview, Quarantine
+from operate.shapes.mail import Digest, Held, HeldMessage, Preview, Quarantine, RescanPart
 from shared.postgres import database
 
 router = APIRouter(prefix="/v1/quarantine", tags=["quarantine"])
@@ -41,6 +43,22 @@ class Releasing(Acting):
     """What to release, and to whom."""
 
     to: list[str] = Field([], max_length=MOST_ADDRESSES, description="To these addresses instead of its recipient.")
+
+
+class Rescanning(Acting):
+    """What to check again."""
+
+    release: bool = Field(False, description="Release what is clean.")
+    limit: int = Field(PORTION, ge=1, le=PORTION, description="At most so many recipients, in order of arrival.")
+
+
+class Digesting(Body):
+    """Of which quarantines."""
+
+    quarantines: list[str] = Field(
+        [], max_length=1000, description="Their ids; none: all whose notice names an address."
+    )
+    dry_run: bool = Field(False, description="Send nothing, and answer what would be sent.")
 
 
 @router.get("")
@@ -114,6 +132,48 @@ async def release(request: Request, caller: Reviewer, body: Releasing) -> Previe
 async def delete(request: Request, caller: Reviewer, body: Acting) -> Preview | Acted:
     """Delete held mail without a notification."""
     return await _decided(request, caller, body, "delete", deleting())
+
+
+@router.post("/rescan")
+async def rescan(request: Request, caller: Reviewer, body: Rescanning) -> RescanPart:
+    """Ask the content check again about held mail, a portion in a request; release what is clean if that is said."""
+    service = request.app.state.service
+    async with looking(request, caller) as connection:
+        settings = await service.files.smtpd()
+        access = await admit(connection, settings)
+        check = check_of(settings, service.files.rules)
+        asked = await narrowed(connection, access, "rescan", body.words(), everything=body.all)
+        [counted] = await asked.asking.fetch(connection, "queue_count", statuses=["HOLD"])
+        done = Done(0, min(counted.recipients, body.limit))
+        if body.release and not body.dry_run and done.wanted:
+            done.audit = await begin(connection, body.by(), CHANGE, str(asked.asking.condition), done.wanted)
+        checks = Checks(check)
+        try:
+            highest, told = await portion(connection, asked, checks, done, Span(0, counted.last, body.limit))
+        finally:
+            await checks.close()
+        if done.audit:
+            await database.fetch(connection, "audit_finish", id=done.audit)
+    return RescanPart(
+        audit=done.audit or None,
+        wanted=done.wanted,
+        clean=sum(each.clean for each in told),
+        done=done.done,
+        data=told,
+        next=None if highest is None or highest >= counted.last else str(highest),
+    )
+
+
+@router.post("/digest")
+async def digest(request: Request, caller: Reviewer, body: Digesting) -> list[Digest]:
+    """Send reviewers a digest of new held mail, once per period; that needs the role sender too."""
+    async with looking(request, caller) as connection:
+        settings = await request.app.state.service.files.smtpd()
+        access = await admit(connection, settings)
+        chosen = digests.chosen(access, body.quarantines)
+        if not body.dry_run:
+            digests.check_spooling(access)
+        return [await digests.digest(connection, settings, each, send=not body.dry_run) for each in chosen]
 
 
 async def _decided(request: Request, caller: Caller, body: Acting, verb: str, change: Change) -> Preview | Acted:

@@ -237,6 +237,13 @@ class RescanEnd(Shape):
     done: int = meaning("How many were released.")
 
 
+class RescanPart(RescanEnd):
+    """The verdicts of one request, and how to go on."""
+
+    data: list[Rescanned] = meaning("The verdicts.")
+    next: str | None = meaning("Where the next request goes on, as `after`; null: all were looked at.")
+
+
 class Exported(Shape):
     """The files of an export."""
 

@@ -12,6 +12,7 @@ from tests.fixtures.daemons.api import Api
 from tests.fixtures.database.operating import write_config
 from tests.fixtures.database.principals import close
 from tests.fixtures.database.reviewing import hold
+from tests.fixtures.peers.http_peer import HttpPeer, verdict
 
 if TYPE_CHECKING:
     from tests.fixtures.daemons.system import System
@@ -113,3 +114,58 @@ async def test_only_its_reviewers_decide_in_a_quarantine_whatever_httpd_knows(ap
     assert {row.id: row.status for row in factory.queue()} == {held: "HOLD", open_: "DELIVER"}
     hers = await api.caller("lea", "reviewer", kind="person")
     assert (await hers.post("/v1/quarantine/release", json=write)).json()["done"] == 1
+
+
+async def test_held_mail_is_checked_again_a_portion_in_a_request_and_clean_mail_released(
+    system: System, factory: Factory
+) -> None:
+    ids = hold(factory, "contentcheck", count=3)
+    async with HttpPeer(verdict("no action", -1.5)) as peer:
+        rules = {"policy": {"contentcheck": {"url": peer.url}}}
+        async with Api(system, await system.httpd(smtpd=rules)) as api:
+            client = await api.caller("rita", "reviewer", kind="person")
+            body = {"condition": "quarantine=contentcheck", "limit": 2, "release": True, "reason": "new rules"}
+            shown = (await client.post("/v1/quarantine/rescan", json={**body, "dry_run": True})).json()
+            assert [(each["id"], each["action"], each["clean"]) for each in shown["data"]] == [
+                (ids[0], "no action", True),
+                (ids[1], "no action", True),
+            ]
+            assert (shown["audit"], shown["clean"], shown["done"], shown["next"]) == (None, 2, 0, str(ids[1]))
+            assert {row.status for row in factory.queue()} == {"HOLD"}
+
+            done = (await client.post("/v1/quarantine/rescan", json=body)).json()
+            assert (done["clean"], done["done"], done["next"]) == (2, 2, str(ids[1]))
+            assert [row.status for row in factory.queue(*ids)] == ["DELIVER", "DELIVER", "HOLD"]
+            [audit] = await system.rows("SELECT who, verb, reason, done, finished IS NULL FROM audit")
+            assert audit == ("rita", "rescan", "new rules", 2, False)
+            rest = (await client.post("/v1/quarantine/rescan", json={**body, "after": int(done["next"])})).json()
+            assert (rest["done"], rest["next"]) == (1, None)
+
+            await system.rows("UPDATE principals SET roles = '{viewer}'")
+            assert (await client.post("/v1/quarantine/rescan", json=body)).status_code == 403
+
+
+async def test_without_a_content_check_rescan_says_what_is_missing(api: Api) -> None:
+    client = await api.caller("rita", "reviewer", kind="person")
+    refused = await client.post("/v1/quarantine/rescan", json={"all": True})
+    assert refused.status_code == 409
+    assert "httpd-rules.yaml: policy.contentcheck is not set" in refused.json()["detail"]
+
+
+async def test_a_digest_is_sent_once_by_who_may_send(system: System, factory: Factory) -> None:
+    hold(factory, "review")
+    rules = {"quarantines": [{"id": "review", "notice": {"to": ["desk@example.com"], "sender": "a@example.com"}}]}
+    async with Api(system, await system.httpd(smtpd=rules)) as api:
+        client = await api.caller("rita", "reviewer", kind="person")
+        [shown] = (await client.post("/v1/quarantine/digest", json={"dry_run": True})).json()
+        assert (shown["quarantine"], shown["recipients"], shown["message"]) == ("review", 1, None)
+        refused = await client.post("/v1/quarantine/digest", json={})
+        assert (refused.status_code, "the role sender" in refused.json()["detail"]) == (403, True)
+        unknown = await client.post("/v1/quarantine/digest", json={"quarantines": ["spma"]})
+        assert (unknown.status_code, "those that have: review" in unknown.json()["detail"]) == (404, True)
+        await system.rows("UPDATE principals SET roles = '{reviewer,sender}'")
+        [sent] = (await client.post("/v1/quarantine/digest", json={})).json()
+        [queued] = [row for row in factory.queue() if row.status == "DELIVER"]
+        assert sent["message"] == str(queued.messages__id)
+        [again] = (await client.post("/v1/quarantine/digest", json={})).json()
+        assert again["message"] is None

@@ -63,6 +63,8 @@ ROUTES: Final = [
     Route("GET", "/v1/quarantine/mail/{id}/raw", REVIEW),
     Route("POST", "/v1/quarantine/release", REVIEW, ALL),
     Route("POST", "/v1/quarantine/delete", REVIEW, ALL),
+    Route("POST", "/v1/quarantine/rescan", REVIEW, {**ALL, "release": True}),
+    Route("POST", "/v1/quarantine/digest", REVIEW, {"dry_run": True}),
     Route("GET", "/v1/suspends", READ),
     Route("POST", "/v1/suspends", OPERATE, {"destination": ["example.com"], "reason": "they ask"}),
     Route("DELETE", "/v1/suspends", OPERATE),
@@ -85,7 +87,9 @@ ROUTES: Final = [
 ACTING: Final = [route for route in ROUTES if route.method != "GET"]
 #: Those that find nothing to change in an empty database, so that PostgreSQL is not asked.
 OF_NOTHING: Final = [
-    route for route in ACTING if "{id}" in route.path or "deadletters" in route.path or "schedules" in route.path
+    route
+    for route in ACTING
+    if "{id}" in route.path or "deadletters" in route.path or "schedules" in route.path or "rescan" in route.path
 ]
 
 
