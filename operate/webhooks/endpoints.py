@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+_YEARS: Final = range(1970, 9999)  # of a replay: PostgreSQL knows others that Python cannot read back
 _KEPT: Final = 2  # secrets while one replaces another
 
 
@@ -90,6 +91,9 @@ async def disable(connection: database.Connection, name: str, reason: str) -> No
 async def replay(connection: database.Connection, name: str, since: datetime, until: datetime | None) -> datetime:
     """Send the events of a span of time once more, with the ids they had; its end."""
     [row] = await listed(connection, name)
+    for at in (since, until or row.now):
+        if at.year not in _YEARS:
+            raise Refused(f"{at.isoformat()} is out of range; allowed: the years {_YEARS[0]} to {_YEARS[-1]}")
     if since >= (until or row.now):
         raise Refused(f"{since.isoformat()} is not before {(until or row.now).isoformat()}; allowed: an earlier time")
     [replayed] = await database.fetch(connection, "webhook_replay", name=name, since=since, until=until)

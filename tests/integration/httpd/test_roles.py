@@ -26,7 +26,18 @@ OPERATE: Final = ("operator", "admin")
 ROLES: Final = ("viewer", "reviewer", "operator", "admin", "sender")
 #: The tags of the routes of this table.
 OURS: Final = frozenset(
-    ["queue", "audit", "quarantine", "suspends", "suppressions", "deadletters", "partitions", "doctor", "schedules"]
+    [
+        "queue",
+        "audit",
+        "quarantine",
+        "suspends",
+        "suppressions",
+        "deadletters",
+        "partitions",
+        "doctor",
+        "schedules",
+        "webhooks",
+    ]
 )
 
 
@@ -82,6 +93,14 @@ ROUTES: Final = [
     Route("POST", "/v1/schedules/{id}/enable", OPERATE),
     Route("POST", "/v1/schedules/{id}/disable", OPERATE),
     Route("DELETE", "/v1/schedules/{id}", OPERATE),
+    Route("GET", "/v1/webhooks", OPERATE),
+    Route("POST", "/v1/webhooks", OPERATE, {"name": "app", "url": "https://app.example.com/hook"}),
+    Route("POST", "/v1/webhooks/{name}/test", OPERATE),
+    Route("POST", "/v1/webhooks/{name}/replay", OPERATE, {"since": "2026-01-02T03:04Z"}),
+    Route("POST", "/v1/webhooks/{name}/enable", OPERATE, {}),
+    Route("POST", "/v1/webhooks/{name}/disable", OPERATE, {}),
+    Route("POST", "/v1/webhooks/{name}/rotate", OPERATE),
+    Route("DELETE", "/v1/webhooks/{name}", OPERATE),
     Route("GET", "/v1/doctor", OPERATE),
 ]  # fmt: skip
 ACTING: Final = [route for route in ROUTES if route.method != "GET"]
@@ -89,13 +108,20 @@ ACTING: Final = [route for route in ROUTES if route.method != "GET"]
 OF_NOTHING: Final = [
     route
     for route in ACTING
-    if "{id}" in route.path or "deadletters" in route.path or "schedules" in route.path or "rescan" in route.path
+    if "{id}" in route.path
+    or "deadletters" in route.path
+    or "schedules" in route.path
+    or "rescan" in route.path
+    or "{name}" in route.path
 ]
 
 
 async def ask(client: httpx.AsyncClient, route: Route, **more: Any) -> httpx.Response:
     """Ask a route about what is not there, or with dry_run."""
-    path = route.path.replace("{id}", "4711").replace("{target}", "bob@example.com") + route.query
+    path = (
+        route.path.replace("{id}", "4711").replace("{name}", "gone").replace("{target}", "bob@example.com")
+        + route.query
+    )
     body = None if route.body is None else {**route.body, **(more if "dry_run" in route.body else {})}
     return await client.request(route.method, path, json=body)
 
