@@ -167,6 +167,11 @@ class Send(_Form):
                 raise ValueError(f"raw and {given[0]} exclude each other; allowed: raw with its envelope, or parts")
         elif self.text is None and self.html is None:
             raise ValueError("text, html and raw are all missing; allowed: text, html or both; or raw")
+        if self.headers is not None or self.tags is not None or self.metadata is not None:
+            self._names_each_once()
+        return self
+
+    def _names_each_once(self) -> None:
         lowered = [name.lower() for name in self.headers or ()]
         if twice := {name for name in lowered if lowered.count(name) > 1}:
             raise ValueError(f"headers has {min(twice)!r} twice; allowed: each name once, in any case")
@@ -177,7 +182,6 @@ class Send(_Form):
         names = [*(tag.name for tag in self.tags or ()), *(self.metadata or ())]
         if twice := {name for name in names if names.count(name) > 1}:
             raise ValueError(f"tags and metadata have {min(twice)!r} twice; allowed: each name once")
-        return self
 
     @property
     def recipients(self) -> list[tuple[str, Mailbox]]:

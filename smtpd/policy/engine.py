@@ -64,6 +64,8 @@ def decide(
 
 def merged(first: Changes, second: Changes) -> Changes:
     """The values of both; where both set the same one, the first wins."""
+    if first is UNCHANGED or second is UNCHANGED:
+        return second if first is UNCHANGED else first
     held = first if first.hold is not None else second
     placed = first if first.partition or first.partitionkey else second
     return Changes(

@@ -117,7 +117,7 @@ class PolicySession:
     async def connect(self) -> Decision:
         """Before the greeting."""
         await self._policy.refresh()
-        decision = await self._decide("connect", self._facts(), UNCHANGED)
+        decision = await self._unaddressed("connect", UNCHANGED)
         self.connected = self._helo = decision.changes
         return decision
 
@@ -126,7 +126,7 @@ class PolicySession:
 
         A client that is a user's without AUTH, by its certificate or XCLIENT, goes through the phase auth here.
         """
-        decision = await self._decide("helo", self._facts(), self.connected)
+        decision = await self._unaddressed("helo", self.connected)
         if not decision.accepted:
             return decision
         self._helo = decision.changes
@@ -134,11 +134,13 @@ class PolicySession:
         if user is None or user.name == self._known_as:
             return decision
         proven = await self.auth()
+        if not decision.delay and not decision.trail:
+            return proven
         return replace(proven, delay=max(decision.delay, proven.delay), trail=decision.trail + proven.trail)
 
     async def auth(self) -> Decision:
         """After the client has authenticated, before its 235."""
-        decision = await self._decide("auth", self._facts(), UNCHANGED)
+        decision = await self._unaddressed("auth", UNCHANGED)
         if decision.accepted:
             self._auth = decision.changes
             self._known_as = None if self._client.user is None else self._client.user.name
@@ -151,7 +153,7 @@ class PolicySession:
         self._rows.clear()
         await self._policy.refresh()
         so_far = self._helo if self._client.user is None else merged(self._helo, self._auth)
-        decision = await self._decide("mailfrom", self._facts(sender=sender, size=size), so_far)
+        decision = await self._unaddressed("mailfrom", so_far, sender=sender, size=size)
         self._mail = decision.changes
         return decision
 
@@ -248,6 +250,14 @@ class PolicySession:
             recipients=recipients,
             headers=headers,
         )
+
+    async def _unaddressed(
+        self, phase: Phase, before: Changes, *, sender: Address | None = None, size: int | None = None
+    ) -> Decision:
+        """Decide in a phase before any recipient; without rules for it there is nothing to find out."""
+        if not self._explain and not self._policy.rules(phase, self._client.listener):
+            return Decision(changes=before)
+        return await self._decide(phase, self._facts(sender=sender, size=size), before)
 
     async def _decide(
         self, phase: Phase, facts: Facts, before: Changes, known: Known | None = None, content: bytes = b""
