@@ -133,8 +133,8 @@ SELECT pillarbox.audit_remember(%(audit)s::bigint, %(ids)s::bigint[])
 
 -- name: queue_restore
 -- Makes of locked recipients what a command changed what it was before, and nothing else; a due time only where nothing was
--- tried since. The batch bounds the record, by its key, and that the queue: the other way round a plan without statistics, or one
--- kept from an earlier batch, may read the whole record, or the batch, for each recipient.
+-- tried since. OFFSET 0 has PostgreSQL look each recipient of the batch up in the record, by its key: a plan of statistics from
+-- before the command, or one kept from an earlier batch, may otherwise read the whole record for each batch.
 UPDATE pillarbox.queue q
    SET status = CASE WHEN u.verb IN ('hold', 'release', 'rescan') THEN (r.before->>'status')::pillarbox.queue_status ELSE q.status END,
        next_retry = CASE WHEN u.verb IN ('hold', 'release', 'rescan', 'retry', 'delay') AND q.retry_count = (r.before->>'tries')::integer
@@ -147,9 +147,11 @@ UPDATE pillarbox.queue q
                        WHEN u.verb = 'move' AND u.argument ? 'partition'
                        THEN coalesce(q.metadata, '{}') - '_partid' || jsonb_strip_nulls(jsonb_build_object('_partid', r.before->>'partition'))
                        ELSE q.metadata END
-  FROM pillarbox.audit_rows r JOIN pillarbox.audit u ON u.id = r.audit__id, (SELECT set_config('pillarbox.restoring', 'yes', true)) AS restoring
- WHERE r.audit__id = %(undoes)s::bigint AND r.queue__id = ANY (%(ids)s::bigint[]) AND q.id = r.queue__id
-   AND r.messages__id = q.messages__id AND r.changed
+  FROM unnest(%(ids)s::bigint[]) AS batch(id)
+ CROSS JOIN LATERAL (SELECT * FROM pillarbox.audit_rows
+                      WHERE audit__id = %(undoes)s::bigint AND queue__id = batch.id OFFSET 0) AS r
+  JOIN pillarbox.audit u ON u.id = r.audit__id, (SELECT set_config('pillarbox.restoring', 'yes', true)) AS restoring
+ WHERE q.id = ANY (%(ids)s::bigint[]) AND q.id = r.queue__id AND r.messages__id = q.messages__id AND r.changed
 RETURNING q.id, q.metadata->>'_partid' AS partid
 
 -- name: queue_shape

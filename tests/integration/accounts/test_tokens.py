@@ -193,7 +193,7 @@ def test_recovery_answers_alike_and_does_the_same_work_for_unknown_accounts(acco
     assert accounts.one("SELECT count(*) FROM tokens WHERE action = 'password_recovery'") == len(names)
     written = {kind: statistics.median(each) for kind, each in octets.items()}
     assert 0.8 < written["unknown"] / written["known"] < 1.25, written
-    taken = {kind: statistics.median(each) for kind, each in seconds.items()}
+    taken = {kind: min(each) for kind, each in seconds.items()}  # whatever else the machine does
     assert 0.5 < taken["unknown"] / taken["known"] < 2, taken
 
 

@@ -71,7 +71,8 @@ def test_pip_would_find_the_extra_with_every_package_pinned(words: tuple[str, ..
     *command, what = words
     assert command == [".venv/bin/pip", "install", "-c", "constraints.txt", "-e"]
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    pinned = {line.partition("==")[0] for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()}
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = {line.partition("==")[0].lower() for line in lines}
     packages = {re.split(r"[^\w.-]", each)[0].lower() for each in extras[what.removeprefix(".[").removesuffix("]")]}
     assert packages
     assert packages <= pinned
