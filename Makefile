@@ -1,6 +1,6 @@
 # Pillarbox: the commands for development. Needs make, git and a Python; the rest is installed into .venv and .tools.
 .DEFAULT_GOAL := help
-.PHONY: help install demo up bench bench-accounts bench-analytics bench-core bench-smtpd bench-flow bench-http bench-poisoned bench-webhooks attack chaos chaos-apart chaos-mutants soak test test-all test-fast test-operators test-postgres15 check format lock java package-test peers clean ready-demo ready-test
+.PHONY: help install demo up bench bench-accounts bench-analytics bench-core bench-smtpd bench-flow bench-http bench-poisoned bench-webhooks attack chaos chaos-apart chaos-mutants soak test test-all test-fast test-web test-operators test-postgres15 check format lock java package-test peers clean ready-demo ready-test
 
 PY := .venv/bin/python
 PYTEST := JAVA_HOME="$(CURDIR)/.tools/java" $(PY) -m pytest
@@ -94,6 +94,9 @@ soak: ready-test  ## inject all faults at random for HOURS (default 1), with lim
 
 test-fast: ready-test  ## run the tests that need no server: unit, property, layout
 	@$(PY) -m pytest tests/unit tests/property tests/layout $(ARGS)
+
+test-web: ready-test  ## run the tests of the console, in a real Chromium too (apt-get install chromium)
+	@$(PYTEST) -q $(AT_ONCE) tests/integration/console $(ARGS)
 
 test-operators: ready-test  ## hold, release and delete 100,000 recipients while mail flows, with a command killed midway
 	@PILLARBOX_TEST_HELD=100000 $(PY) -m pytest -q -rP tests/scenario/operation/test_operators_beside_mail.py -k half $(ARGS)

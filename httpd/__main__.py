@@ -24,7 +24,7 @@ def main() -> int:
     try:
         from httpd import daemon  # noqa: PLC0415 - what it needs is in an extra
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in {"fastapi", "starlette", "uvicorn", "httptools"}:
+        if (error.name or "").partition(".")[0] not in {"fastapi", "starlette", "uvicorn", "httptools", "nh3"}:
             raise
         sys.stderr.write(f"httpd: the package {error.name} is missing; allowed: pip install 'pillarbox[web]'\n")
         return 69

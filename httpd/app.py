@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse
 
 from httpd import problems, routes
+from httpd.console import application
 from httpd.direct import Direct
 from httpd.gate import Gate
 from httpd.page import page
@@ -62,7 +63,7 @@ def made(service: Service) -> Gate:
     async def documentation() -> HTMLResponse:
         return HTMLResponse(page(api.openapi()), headers={"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"})  # fmt: skip  # noqa: E501
 
-    return Gate(Direct(api, messages.DIRECT), service)
+    return Gate(Direct(api, messages.DIRECT), application.made(service), service)
 
 
 def add_problem_form(api: FastAPI) -> None:

@@ -2,9 +2,9 @@
 
 Owns: request ids; the caller, before anything of a body is read; the limits on bodies; the refusal of compressed
     bodies, which a few octets could make endless; one event for each answer.
-Guarantees: a request without a valid key is refused here, but for the description of the API. No more of a body is
-    kept than is allowed, whatever the client said its length was. An id from the client is used only if it is short
-    and plain.
+Guarantees: a request without a valid key is refused here, but for the description of the API, and for the console,
+    where people sign in instead. No more of a body is kept than is allowed, whatever the client said its length was. An
+    id from the client is used only if it is short and plain.
 See: RFC 9110 sections 8.4 (Content-Encoding) and 15.5.14 (413).
 """
 
@@ -30,13 +30,15 @@ if TYPE_CHECKING:
 _PLAIN: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 #: What anybody may read.
 _OPEN: Final = frozenset({"/v1/openapi.json", "/v1/docs"})
+_CONSOLE: Final = ("/console/", "/console-body/")
 
 
 class Gate:
     """The application, and what stands around it."""
 
-    def __init__(self, application: ASGIApp, service: Service) -> None:
+    def __init__(self, application: ASGIApp, console: ASGIApp, service: Service) -> None:
         self._application = application
+        self._console = console
         self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -61,15 +63,16 @@ class Gate:
         body = _Body(self._service, request, receive)
         try:
             try:
-                if scope["path"] not in _OPEN:
+                application = self._console if self._is_console(scope["path"]) else self._application
+                if scope["path"] not in _OPEN and application is self._application:
                     await self._service.caller(request)
             except Exception as error:  # noqa: BLE001 - each is a problem
                 await (await problems.answer_error(request, error))(scope, receive, answering)
             else:
-                await self._application(scope, body.receive, answering)
+                await application(scope, body.receive, answering)
         finally:
             body.forget()
-        caller = state.get("caller")
+        caller, session = state.get("caller"), state.get("session")
         events.emit(
             "request.answered",
             id=request_id,
@@ -78,9 +81,13 @@ class Gate:
             path=scope["path"],
             status=status,
             seconds=monotonic() - began,
-            principal=None if caller is None else caller.principal,
+            principal=getattr(caller or session, "principal", None),
             key=None if caller is None else caller.prefix,
         )
+
+    def _is_console(self, path: str) -> bool:
+        """Whether people ask, who sign in instead of showing a key."""
+        return self._service.config.console.enabled and (path in {"/", "/console"} or path.startswith(_CONSOLE))
 
 
 class _Body:

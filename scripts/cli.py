@@ -32,6 +32,7 @@ VERBS: Final = {
     "user": "access.user",
     "principal": "access.principal",
     "key": "access.key",
+    "web": "access.web",
     "suppress": "commands.suppress",
     "sink": "sink.command",
     "queue": "queue.command",

@@ -80,7 +80,7 @@ def render(content: bytes, number: int | None = None) -> Shown:
     notes += of_html
     if cut:
         notes.append("the text is longer than what is shown")
-    if chosen and _encoding(chosen) == b"base64" and not _BASE64.fullmatch(content, chosen.start, chosen.end):
+    if chosen and encoding_of(chosen) == b"base64" and not _BASE64.fullmatch(content, chosen.start, chosen.end):
         notes.append("the text is not sound base64, and a mail program may show more of it, or less")
     named = _named(walked.header)
     notes += [f"{name} is longer than what is shown" for name, (_, more) in named.items() if more]
@@ -144,10 +144,11 @@ def _part(parts: tuple[Part, ...], number: int) -> Part:
 
 
 def _is_text(type_: str) -> bool:
-    return type_.startswith(_READ) or _is_html(type_)
+    return type_.startswith(_READ) or is_html(type_)
 
 
-def _is_html(type_: str) -> bool:
+def is_html(type_: str) -> bool:
+    """Whether a part of this type is HTML."""
     return type_ == "text/html" or type_.endswith("xhtml+xml")
 
 
@@ -161,7 +162,7 @@ def _listed(part: Part) -> ShownPart:
     name = _filename(part)
     attached = disposition.startswith(b"attachment") or (bool(name) and not disposition.startswith(b"inline"))
     size = part.size
-    if _encoding(part) == b"base64":
+    if encoding_of(part) == b"base64":
         size = size * 3 // 4
     return ShownPart(printable(part.type), name, size, attached or not part.type.startswith("text/"))
 
@@ -199,14 +200,15 @@ def _chosen(parts: tuple[Part, ...], listed: tuple[ShownPart, ...]) -> Part | No
     return None
 
 
-def _encoding(part: Part) -> bytes:
+def encoding_of(part: Part) -> bytes:
+    """How the body of a part is encoded."""
     return part.header.get("content-transfer-encoding", b"").strip().lower()
 
 
 def _text(content: bytes, part: Part) -> tuple[str, bool, tuple[str, ...]]:
     """The text of a part in printable lines, whether it is cut, and notes where it is HTML."""
     raw = content[part.start : min(part.end, part.start + _TEXT)]
-    encoding = _encoding(part)
+    encoding = encoding_of(part)
     if encoding == b"base64":
         raw = from_base64(raw)
     elif encoding == b"quoted-printable":
@@ -214,7 +216,7 @@ def _text(content: bytes, part: Part) -> tuple[str, bool, tuple[str, ...]]:
     charset = part.parameters("content-type").get("charset", b"")
     text = characters(raw, charset.decode("ascii", "replace") or "utf-8")
     notes: tuple[str, ...] = ()
-    if _is_html(part.type):
+    if is_html(part.type):
         text, notes = from_html(text)
     lines = list(_lines(text))
     cut = part.size > _TEXT or len(lines) > _LINES

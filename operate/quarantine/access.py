@@ -98,12 +98,13 @@ async def narrowed(
     words: Sequence[str],
     *,
     everything: bool = False,
+    closing: bool = False,
     note: Callable[[str], object] = lambda _: None,
 ) -> Narrowed:
     """The condition of these words, kept to what may be acted on; refused where that leaves out what it names.
 
     Words that are numbers alone are recipients' ids, which must be held; those that are no longer go to `note`. Without
-    words `everything` is needed.
+    words `everything` is needed. closing: what may not be decided about is left out instead of refused.
     """
     words = list(words)
     if not words and not everything:
@@ -115,17 +116,21 @@ async def narrowed(
         words = [await _ids(connection, verb, words, note)]
     words = named(words)
     asking = await asked(connection, words)
+    closed = {name for name in access.quarantines if not access.may(name)}
     for row in await asking.fetch(connection, "quarantine_among"):
-        if not (row.may and access.may(row.id)):
+        if row.may and access.may(row.id):
+            continue
+        if closing:
+            closed.add(row.id or "")
+        else:
             raise NotAllowed(
                 f"quarantine {verb}: {access.refusal(row.id)}; "
                 f"{how_many(row.recipients, 'matching recipient is', 'matching recipients are')} in it; "
                 f"exclude them with quarantine!={row.id}"
             )
-    closed = [name for name in access.quarantines if not access.may(name)]
     if closed:
-        among = "quarantine!=" + ",".join(f'"{name}"' for name in closed)
-        words = ["(", *words, ")", among] if words else [among]
+        among = [f'quarantine!="{name}"' if name else "quarantine!=" for name in sorted(closed)]
+        words = ["(", *words, ")", *among] if words else among
         asking = await asked(connection, words)
     return Narrowed(asking, words)
 

@@ -41,7 +41,7 @@ def _quarantine(name: str | None, row: database.Row | None, access: Access) -> Q
         description=known.description if known else None,
         retention=format_duration(known.retention) if known and known.retention else None,
         reviewers=list(known.reviewers) if known else [],
-        may=access.may(name),
+        may=access.may(name) and (row is None or row.may),
         recipients=row.recipients if row else 0,
         messages=row.messages if row else 0,
         bytes=row.bytes if row else 0,

@@ -62,6 +62,15 @@ class ApiKeyMade(Shape):
     expires: datetime | None = meaning("When it ends; null: never.")
 
 
+class SignInLink(Shape):
+    """A link by which a person chooses a password for the console."""
+
+    principal: str = meaning("Whose it is.")
+    made_admin: bool = meaning("Whether this person was added, as the first admin.")
+    url: str = meaning("The link, which is shown only now and works once.")
+    expires: datetime = meaning("When it ends.")
+
+
 class ApiKeyRevoked(Shape):
     """The key that was revoked."""
 

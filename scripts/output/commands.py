@@ -55,6 +55,7 @@ COMMANDS: Final[dict[str, Output]] = {
     "key add": _one(settings.ApiKeyMade),
     "key list": _lines(settings.ApiKey),
     "key revoke": _one(settings.ApiKeyRevoked),
+    "web setup": _one(settings.SignInLink),
     "suppress list": _lines(settings.Suppression),
     "suppress add": _one(settings.Suppressed),
     "suppress import": _one(settings.Suppressed),

@@ -25,7 +25,7 @@ def why_not(folder: Path, smtpd: SmtpdConfig) -> str | None:
     ours, theirs = load_httpd(file).environment, smtpd.environment
     if (ours.database.uri, ours.var) != (theirs.database.uri, theirs.var):
         raise ConfigError(f"{folder}: smtpd.yaml and httpd.yaml name different databases; both must name the same")
-    if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "httptools")):
+    if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "httptools", "nh3")):
         return "its packages are missing; allowed: pip install 'pillarbox[web]'"
     return None
 

@@ -53,6 +53,8 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
         "A request over HTTP got 503, because PostgreSQL did not do its part; `id`, `error`.",
     ),
     "key.refused": (INFO, "A request over HTTP showed no valid API key; `client`, `key` if it is known, `reason`."),
+    "console.signed_in": (INFO, "A person signed in to the console; `client`, `principal`."),
+    "console.refused": (INFO, "A sign-in to the console failed; `client`, `name` as typed."),
     "session.opened": (DEBUG, "A client connected; `client`."),
     "session.closed": (DEBUG, "A client's connection ended; `client`."),
     "session.error": (

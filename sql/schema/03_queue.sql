@@ -151,13 +151,14 @@ CREATE TRIGGER queue_identity BEFORE UPDATE OF id, messages__id ON queue
     EXECUTE FUNCTION queue_refused();
 
 -- A role with granted rights decides about held mail only; the owner of the queue is an operator, unless it acts for a
--- principal that is none, which may only delete what it sent by enqueue or over HTTP. It runs with the rights of the statement: a move
--- by a function of ours is a move by its owner.
+-- principal that is none, which may only delete what it sent by enqueue or over HTTP, and take back its own release of held
+-- mail. It runs with the rights of the statement: a move by a function of ours is a move by its owner.
 CREATE FUNCTION queue_reviewed() RETURNS trigger LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$
 BEGIN
     IF NOT pg_has_role(current_user, (SELECT relowner FROM pg_class WHERE oid = 'pillarbox.queue'::regclass), 'USAGE')
        OR coalesce(current_setting('pillarbox.acting', true), '') <> '' AND NOT is_operator()
-          AND NOT (NEW.status = 'DELETE' AND OLD.serverid IN ('sql', 'http') AND coalesce(OLD.saslusername = acting_for(), false)) THEN
+          AND NOT (NEW.status = 'DELETE' AND OLD.serverid IN ('sql', 'http') AND coalesce(OLD.saslusername = acting_for(), false))
+          AND NOT (NEW.status = 'HOLD' AND OLD.status = 'DELIVER' AND audit_takes_back(OLD.id, OLD.messages__id)) THEN
         RAISE EXCEPTION 'queue row % is not on hold: % may not move it', OLD.id,
             CASE WHEN coalesce(current_setting('pillarbox.acting', true), '') = '' THEN current_user ELSE acting_for() END
             USING ERRCODE = 'insufficient_privilege', HINT = 'operators may: members of the role that owns the queue';

@@ -141,6 +141,20 @@ class HttpdRates(Section):
     )
 
 
+class HttpdConsole(Section):
+    """The console: pages in a browser, for people who sign in."""
+
+    enabled: bool = setting(True, "Whether /console is served.", unit="truth")
+    session: Interval = setting("12h", "How long a session lasts; then its person signs in again.", unit="duration")
+    idle: Interval = setting("1h", "How long a session lasts without a request.", unit="duration")
+    failures: _COUNT = setting(
+        10,
+        "The most wrong passwords of one address in rates.window, and ten times as many for one name; further ones are "
+        "refused unread. 0: no limit.",
+        unit="sign-ins",
+    )
+
+
 class HttpdMetrics(Section):
     """The address at which httpd answers Prometheus and checks of its health."""
 
@@ -180,5 +194,6 @@ class HttpdConfig(Section):
     limits: HttpdLimits = section(HttpdLimits, "What one client may send.")
     timeout: HttpdTimeout = section(HttpdTimeout, "How long a client and a request may take.")
     rates: HttpdRates = section(HttpdRates, "How often a key and an address may ask.")
+    console: HttpdConsole = section(HttpdConsole, "The console: pages in a browser, for people who sign in.")
     metrics: HttpdMetrics = section(HttpdMetrics, "Metrics and health pages over HTTP.")
     shutdown: HttpdShutdown = section(HttpdShutdown, "The stop.")

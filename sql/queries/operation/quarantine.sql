@@ -8,6 +8,19 @@ SELECT q.metadata->>'_quarantineid' AS id, count(*) AS recipients, pillarbox.may
  GROUP BY 1
  ORDER BY 1
 
+-- name: quarantine_decisions
+-- What was decided last about each of these recipients, and by whom, wherever they are now.
+WITH there AS (
+    SELECT q.id, q.messages__id FROM pillarbox.queue q WHERE q.id = ANY (%(ids)s::bigint[])
+    UNION ALL
+    SELECT a.id, a.messages__id FROM pillarbox.archive a WHERE a.id = ANY (%(ids)s::bigint[])
+)
+SELECT DISTINCT ON (t.id) t.id, a.id AS audit, a.verb, a.who, a.ts, a.reason
+  FROM there t
+  JOIN pillarbox.audit_rows r ON r.messages__id = t.messages__id AND r.queue__id = t.id AND r.changed
+  JOIN pillarbox.audit a ON a.id = r.audit__id
+ ORDER BY t.id, a.id DESC
+
 -- name: quarantine_digest_begin
 -- Locks what is known of a quarantine's digest until the transaction ends; `due` says that the last one is of an earlier
 -- period, `period` when this one began.
@@ -56,9 +69,10 @@ WITH told AS (
 SELECT count(*) AS recipients FROM told
 
 -- name: quarantine_list
--- The held mail of each quarantine: how many, how large, the oldest and the latest.
+-- The held mail of each quarantine: how many, how large, the oldest and the latest; whether PostgreSQL lets us decide there.
 SELECT q.metadata->>'_quarantineid' AS id, count(*) AS recipients, count(DISTINCT q.messages__id) AS messages,
-       coalesce(sum(q.size), 0)::bigint AS bytes, min(q.ts) AS oldest, max(q.ts) AS latest
+       coalesce(sum(q.size), 0)::bigint AS bytes, min(q.ts) AS oldest, max(q.ts) AS latest,
+       pillarbox.may_review(q.metadata->>'_quarantineid') AS may
   FROM pillarbox.queue q
  WHERE q.status = 'HOLD'
  GROUP BY 1

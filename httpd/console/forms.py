@@ -1,0 +1,88 @@
+"""forms — reads what a form of the console sends, if it comes from a page of ours
+
+Owns: the limits on a form; its token; where a request comes from.
+Guarantees: a form that changes something counts only from our own pages: the browser says that it comes from there,
+    and, in a session, it brings the session's token, which other sites cannot read.
+See: https://html.spec.whatwg.org/#url-encoded-form-data; RFC 6454 section 7 (Origin); https://www.w3.org/TR/fetch-metadata/.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qs, urlsplit
+
+from httpd.problems import Problem
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from operate.sign_in import Session
+
+_FORM: Final = "application/x-www-form-urlencoded"
+_OCTETS: Final = 65_536
+_FIELDS: Final = 1100  # a page of ids, and a few more
+_STALE: Final = "this form is not from a page of your session; load the page again, and send it once more"
+
+
+class Form:
+    """The fields of a form, or of a query, by name."""
+
+    def __init__(self, fields: dict[str, list[str]]) -> None:
+        self._fields = fields
+
+    def one(self, name: str) -> str:
+        """The value of a field; empty without one."""
+        return self._fields.get(name, [""])[0]
+
+    def every(self, name: str) -> list[str]:
+        """All values of a field."""
+        return self._fields.get(name, [])
+
+
+def query_of(request: Request) -> Form:
+    """The fields of a request's query."""
+    return _parsed(request.url.query)
+
+
+async def form_of(request: Request, session: Session | None) -> Form:
+    """The fields of the form that this request sends; Problem 403, 413, 415 or 422."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
+        raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"this is not a form; allowed: {_FORM}")
+    if not _is_ours(request):
+        raise Problem(HTTPStatus.FORBIDDEN, "this form was sent by a page of another site")
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > _OCTETS:
+            raise Problem(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the form is too large; allowed: up to {_OCTETS} octets"
+            )
+    form = _parsed(body.decode("utf-8", "replace"))
+    if session is not None and not hmac.compare_digest(
+        form.one("token").encode("utf-8", "replace"), token(session).encode()
+    ):
+        raise Problem(HTTPStatus.FORBIDDEN, _STALE)
+    return form
+
+
+def token(session: Session) -> str:
+    """What the forms of this session bring."""
+    return hmac.digest(session.seal, b"form", hashlib.sha256).hex()
+
+
+def _is_ours(request: Request) -> bool:
+    """Whether the browser says that a page of ours sends this; programs that are no browsers say nothing."""
+    origin = request.headers.get("origin")
+    if origin is not None:
+        return urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower() != ""
+    return request.headers.get("sec-fetch-site", "none") in {"same-origin", "none"}
+
+
+def _parsed(text: str) -> Form:
+    try:
+        return Form(parse_qs(text, keep_blank_values=True, max_num_fields=_FIELDS))
+    except ValueError:
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"there are too many fields; allowed: up to {_FIELDS}") from None

@@ -1,0 +1,60 @@
+// The console without this file does everything; with it there are keys, and times in the viewer's zone.
+"use strict";
+
+for (const time of document.querySelectorAll("time")) {
+  const moment = new Date(time.dateTime);
+  time.title = time.textContent;
+  time.textContent = moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+}
+
+const list = document.getElementById("list");
+const rows = list ? [...list.querySelectorAll("tr[data-id]")] : [];
+const back = document.getElementById("back");
+let at = -1;
+
+function go(to) {
+  if (!rows.length) return;
+  if (at >= 0) rows[at].classList.remove("current");
+  at = Math.max(0, Math.min(rows.length - 1, to));
+  rows[at].classList.add("current");
+  rows[at].querySelector("a").focus();
+  rows[at].scrollIntoView({ block: "nearest" });
+}
+
+// What is selected, else the row that the keys are on, else the message of this page.
+function decide(verb) {
+  const one = document.getElementById("one");
+  const form = one || list;
+  if (!form) return;
+  if (!one && !list.querySelector("input[name=id]:checked")) {
+    if (at < 0) return;
+    rows[at].querySelector("input").checked = true;
+  }
+  form.requestSubmit(form.querySelector(`button[value=${verb}]`));
+}
+
+const KEYS = {
+  j: () => go(at + 1),
+  k: () => go(at - 1),
+  o: () => at >= 0 && rows[at].querySelector("a").click(),
+  x: () => at >= 0 && rows[at].querySelector("input").click(),
+  r: () => decide("release"),
+  d: () => decide("delete"),
+  u: () => back && back.click(),
+};
+
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.matches("input:not([type=checkbox]), textarea, select");
+  if (typing || event.ctrlKey || event.altKey || event.metaKey || !Object.hasOwn(KEYS, event.key)) return;
+  event.preventDefault();
+  KEYS[event.key]();
+});
+
+if (list) {
+  for (const hint of document.querySelectorAll(".keys")) hint.hidden = false;
+  const every = document.getElementById("every");
+  every.hidden = false;
+  every.addEventListener("change", () => {
+    for (const box of list.querySelectorAll("input[name=id]")) box.checked = every.checked;
+  });
+}

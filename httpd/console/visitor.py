@@ -1,0 +1,144 @@
+"""visitor — who looks at a page: the session of its cookie, and what its person may
+
+Owns: the cookie; the judgement by roles; signing in, with limits on wrong passwords.
+Guarantees: the cookie goes to /console/ alone, so that a message's body comes without it; no script reads it; it goes
+    over TLS only, but on this host itself. A name that is not known costs as much as a wrong password. PostgreSQL
+    judges again by the person, for whom each transaction acts.
+See: RFC 6265 section 5.2; operate/sign_in.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from httpd.problems import Problem, unavailable
+from operate import sign_in
+from operate.errors import Refused
+from operate.keys import SCOPES
+from shared.config.smtpd.authentication import Hashing as HashingSettings
+from shared.observe import events
+from shared.postgres import acting
+from shared.security.saslprep import NotPrepared, prepared
+from smtpd.envelope import places
+from smtpd.login.passwords import OURS, Hashing, HashingBusy, make_hash, unknown_hash
+from smtpd.rates.counters import HitCounter, Limit
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from httpd.service import Service
+    from operate.sign_in import Session
+    from shared.postgres import database
+
+COOKIE: Final = "pillarbox_session"
+_PATH: Final = "/console/"
+_OF_A_NAME: Final = 10  # times the failures of one address: further away from locking its owner out
+_LOCAL: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_WRONG: Final = "the name or the password is wrong"
+
+
+class Visitors:
+    """Sessions, and signing in to one."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._hashing = Hashing(HashingSettings())
+        self._counter = HitCounter()
+
+    async def session(self, request: Request) -> Session | None:
+        """The session of this request, if it has one that is valid."""
+        cookie = request.cookies.get(COOKIE)
+        if not cookie:
+            return None
+        async with self._service.pool.connection() as connection:
+            return await sign_in.find(connection, self._service.config.console.idle, cookie=cookie)
+
+    async def numbered(self, number: int) -> Session | None:
+        """The session with this number, if it is valid."""
+        async with self._service.pool.connection() as connection:
+            return await sign_in.find(connection, self._service.config.console.idle, number=number)
+
+    def acting(self, session: Session) -> AbstractAsyncContextManager[database.Connection]:
+        """A connection that acts for the person, whose statements take no longer than allowed."""
+        seconds = self._service.config.timeout.query.total_seconds()
+        return acting.borrowed(self._service.pool, session.principal, seconds)
+
+    async def sign_in(self, request: Request, name: str, password: str) -> tuple[str, str]:
+        """Begin a session by a password: its cookie, and who it is; Problem 401, 429 or 503."""
+        try:
+            person = prepared(name)
+        except NotPrepared:
+            person = ""
+        limits = self._limits(request, person)
+        if wait := self._count(limits, 0):
+            raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "too many wrong passwords; try again later", retry_after=wait)
+        async with self._service.pool.connection() as connection:
+            known = await sign_in.hash_of(connection, person)
+        try:
+            right = await self._hashing.check(known or unknown_hash(OURS), password)
+        except HashingBusy:
+            raise unavailable("too many people sign in at this moment; try again") from None
+        except NotPrepared:
+            right = False
+        cookie = await self._begin(request, person, known) if right and known is not None else None
+        if cookie is None:
+            self._count(limits, 1)
+            events.emit("console.refused", client=self._service.address(request), name=person)
+            raise Problem(HTTPStatus.UNAUTHORIZED, _WRONG)
+        return cookie, person
+
+    async def use_link(self, request: Request, token: str, password: str) -> str:
+        """Choose a password by a link, and begin a session: its cookie."""
+        try:
+            hashed = await asyncio.to_thread(make_hash, password)
+        except NotPrepared as error:
+            raise Refused(f"this password cannot be used: {error}") from None
+        async with self._service.pool.connection() as connection:
+            person = await sign_in.use_link(connection, token, hashed)
+        cookie = await self._begin(request, person, hashed)
+        if cookie is None:
+            raise Problem(HTTPStatus.UNAUTHORIZED, "the password was changed meanwhile; sign in")
+        return cookie
+
+    async def _begin(self, request: Request, person: str, hashed: str) -> str | None:
+        span, address = self._service.config.console.session, self._service.address(request)
+        agent = request.headers.get("user-agent", "")
+        async with self._service.pool.connection() as connection:
+            begun = await sign_in.begin(connection, person, hashed, span, address, agent)
+        if begun is not None:
+            events.emit("console.signed_in", client=address, principal=person)
+        return None if begun is None else begun.cookie
+
+    def _limits(self, request: Request, person: str) -> list[Limit]:
+        most, window = self._service.config.console.failures, self._service.config.rates.window.total_seconds()
+        if not most:
+            return []
+        address = places.host(self._service.address(request))
+        return [Limit(f"address/{address}", most, window), Limit(f"name/{person}", most * _OF_A_NAME, window)]
+
+    def _count(self, limits: list[Limit], hits: int) -> float:
+        return self._counter.hit(limits, hits, monotonic()) if limits else 0.0
+
+
+def may(session: Session, scope: str) -> bool:
+    """Whether the person's roles allow it."""
+    return not session.roles.isdisjoint(SCOPES[scope])
+
+
+def set_cookie(request: Request, response: Response, cookie: str) -> None:
+    """Let the browser show this from now on, until it is closed."""
+    host = request.headers.get("host", "")
+    name = host if host.endswith("]") else host.rpartition(":")[0] or host
+    secure = request.url.scheme == "https" or name.lower() not in _LOCAL
+    response.set_cookie(COOKIE, cookie, path=_PATH, secure=secure, httponly=True, samesite="lax")
+
+
+def delete_cookie(response: Response) -> None:
+    """Let the browser forget it."""
+    response.delete_cookie(COOKIE, path=_PATH)

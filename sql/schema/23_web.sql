@@ -1,0 +1,121 @@
+-- The console: passwords of people, one-time links to choose one, and sessions in a browser.
+--
+-- What a browser or a link shows is 256 random bits, of which only the digest is kept. httpd's login reads and writes these
+-- tables by functions alone. See ../README.md, "Signing in".
+SET LOCAL search_path = pillarbox;
+
+CREATE TABLE web_passwords (
+    principal text PRIMARY KEY REFERENCES principals (name) ON UPDATE CASCADE ON DELETE CASCADE,
+    argon2    text        NOT NULL CHECK (argon2 LIKE '$argon2%'),
+    changed   timestamptz NOT NULL DEFAULT now()
+);
+
+CREATE TABLE web_links (
+    digest    bytea PRIMARY KEY CHECK (octet_length(digest) = 32),  -- SHA-256 of the token
+    principal text        NOT NULL UNIQUE REFERENCES principals (name) ON UPDATE CASCADE ON DELETE CASCADE,  -- the latest counts
+    made      timestamptz NOT NULL DEFAULT now(),
+    maker     text        NOT NULL DEFAULT acting_for(),
+    expires   timestamptz NOT NULL,
+    CONSTRAINT web_links_expires CHECK (expires > made)
+);
+
+CREATE TABLE web_sessions (
+    id        bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    digest    bytea       NOT NULL UNIQUE CHECK (octet_length(digest) = 32),  -- SHA-256 of the cookie
+    seal      bytea       NOT NULL CHECK (octet_length(seal) = 32),  -- makes the tokens of forms, and signs addresses of message bodies
+    principal text        NOT NULL REFERENCES principals (name) ON UPDATE CASCADE ON DELETE CASCADE,
+    made      timestamptz NOT NULL DEFAULT now(),
+    seen      timestamptz NOT NULL DEFAULT now(),  -- the last request, to the minute
+    expires   timestamptz NOT NULL,
+    address   text        NOT NULL,
+    agent     text        NOT NULL CHECK (length(agent) <= 200),
+    CONSTRAINT web_sessions_expires CHECK (expires > made)
+);
+CREATE INDEX web_sessions_principal ON web_sessions (principal);
+CREATE INDEX web_sessions_expire ON web_sessions (expires);
+
+-- Links are made by admins, as keys are; passwords and sessions by the functions below.
+CREATE TRIGGER web_links_guarded BEFORE INSERT OR UPDATE ON web_links
+    FOR EACH STATEMENT EXECUTE FUNCTION principals_guarded();
+
+-- The hash of a person's password; no row where there is none, or where the person may not sign in.
+CREATE FUNCTION web_password(asked text) RETURNS TABLE (argon2 text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+    SELECT w.argon2 FROM web_passwords w JOIN principals p ON p.name = w.principal
+     WHERE w.principal = asked AND p.kind = 'person' AND NOT p.disabled
+$$;
+
+-- Whose link this is; no row for one that was used, or has expired, or whose person may not sign in.
+CREATE FUNCTION web_link(asked bytea) RETURNS TABLE (principal text, expires timestamptz)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+    SELECT l.principal, l.expires FROM web_links l JOIN principals p ON p.name = l.principal
+     WHERE l.digest = asked AND l.expires > now() AND p.kind = 'person' AND NOT p.disabled
+$$;
+
+-- Uses a link: it is gone, its person has this password, and every session of that person has ended. No row where
+-- web_link gives none: of two that use it at once, one.
+CREATE FUNCTION web_link_use(asked bytea, password text) RETURNS TABLE (principal text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    person text;
+BEGIN
+    DELETE FROM web_links l USING principals p
+     WHERE l.digest = asked AND l.expires > now() AND p.name = l.principal AND p.kind = 'person' AND NOT p.disabled
+    RETURNING l.principal INTO person;
+    IF person IS NOT NULL THEN
+        INSERT INTO web_passwords (principal, argon2) VALUES (person, password)
+            ON CONFLICT (principal) DO UPDATE SET argon2 = excluded.argon2, changed = now();
+        DELETE FROM web_sessions s WHERE s.principal = person;
+        RETURN QUERY SELECT person;
+    END IF;
+END $$;
+
+-- Begins a session for whom this password hash is still right, and forgets sessions that are over; no row where it is not.
+CREATE FUNCTION web_session_begin(person text, password text, cookie bytea, sealed bytea, span interval, address text, agent text)
+RETURNS TABLE (id bigint) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    DELETE FROM web_sessions s WHERE s.expires <= now();
+    RETURN QUERY
+    INSERT INTO web_sessions AS s (digest, seal, principal, expires, address, agent)
+    SELECT cookie, sealed, w.principal, now() + span, web_session_begin.address, left(web_session_begin.agent, 200)
+      FROM web_passwords w JOIN principals p ON p.name = w.principal
+     WHERE w.principal = person AND w.argon2 = password AND p.kind = 'person' AND NOT p.disabled
+       FOR SHARE OF w
+    RETURNING s.id;
+END $$;
+
+-- The session of this cookie, or of this number, and its principal; no row where it is over, or was idle for longer.
+CREATE FUNCTION web_session(cookie bytea, number bigint, idle interval)
+RETURNS TABLE (id bigint, seal bytea, principal text, roles text[], seen timestamptz)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+    SELECT s.id, s.seal, s.principal, p.roles, s.seen
+      FROM web_sessions s JOIN principals p ON p.name = s.principal
+     WHERE (s.digest = cookie OR s.id = number) AND s.expires > now() AND s.seen > now() - idle
+       AND p.kind = 'person' AND NOT p.disabled
+$$;
+
+-- Notes that a session was used, at most once a minute.
+CREATE FUNCTION web_session_seen(number bigint) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+    UPDATE web_sessions s SET seen = now() WHERE s.id = number AND s.seen < now() - interval '1 minute'
+$$;
+
+-- The sessions of whom this transaction acts for, the latest first.
+CREATE FUNCTION web_sessions_own() RETURNS TABLE (id bigint, made timestamptz, seen timestamptz, address text, agent text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+    SELECT s.id, s.made, s.seen, s.address, s.agent FROM web_sessions s
+     WHERE s.principal = acted_for() AND s.expires > now() ORDER BY s.seen DESC, s.id DESC LIMIT 100
+$$;
+
+-- Ends a session of whom this transaction acts for; NULL: all of them. How many.
+CREATE FUNCTION web_sessions_end(number bigint) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+DECLARE
+    ended bigint;
+BEGIN
+    DELETE FROM web_sessions s WHERE s.principal = acted_for() AND (number IS NULL OR s.id = number);
+    GET DIAGNOSTICS ended = ROW_COUNT;
+    RETURN ended;
+END $$;
