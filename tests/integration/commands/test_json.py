@@ -121,6 +121,7 @@ def principals(run: Runner) -> None:
     run("principal add", "ann", "--role", "reviewer")
     run("principal change", "ann", "--review", "review")
     run("principal list")
+    run("web setup", "ann", "--url", "https://mail.example.com")
     [made] = run("key add", "ann", "--expires", "90d")
     run("key list")
     run("key revoke", made["prefix"])
