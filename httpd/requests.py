@@ -52,7 +52,7 @@ async def one(request: Request, given: Any = None) -> tuple[UUID, bool]:
     print_ = idempotency.fingerprint(send.model_dump_json().encode(), content or b"")
     once = Once(principal, idempotency.kept(key), print_)
     with service.under_way.begun(principal, key):
-        known = await idempotency.earlier(service.pool, [once])
+        known = await idempotency.earlier(service.pool, service.receiver.spool, [once])
         if once.key in known:
             return known[once.key], True
         return await submit(service.receiver.service, origin, await _enveloped(service, send, content), once), False
@@ -101,7 +101,8 @@ async def batch(
                 return BatchAnswer(status=problem.status_code, id=None, problem=problems.form(problem))
 
     with service.under_way.begun(principal, key) if key is not None else nullcontext():
-        known = await idempotency.earlier(service.pool, [each for each in keys if each]) if key is not None else {}
+        named = [each for each in keys if each]
+        known = await idempotency.earlier(service.pool, service.receiver.spool, named) if named else {}
         return await asyncio.gather(*map(sent, messages, keys))
 
 

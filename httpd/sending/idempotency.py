@@ -2,7 +2,8 @@
 
 Owns: fingerprints of requests; which keys have a request under way in this process.
 Guarantees: a key and its message are committed in one transaction (shared/spool/commit.py), so after any crash either
-    both are known or neither. What was refused is not remembered: it is judged again. Keys are the principal's own.
+    both are known or neither. The answer of an earlier request is given again only when its message is as durable as a
+    new one would be. What was refused is not remembered: it is judged again. Keys are the principal's own.
 See: sql/README.md, "Crash table"; sql/schema/07_enqueue.sql; draft-ietf-httpapi-idempotency-key-header.
 """
 
@@ -13,8 +14,9 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from httpd.problems import Problem
+from httpd.problems import Problem, unavailable
 from httpd.sending.send import other_body, under_way
+from shared.errors import SpoolUnavailable
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from shared.mail.message import Once
+    from shared.spool.spool import Spool
 
 _LONGEST: Final = 256  # characters, as Resend's
 _KEPT: Final = 255  # characters in the table
@@ -68,12 +71,20 @@ class UnderWay:
             self._keys.discard(mark)
 
 
-async def earlier(pool: database.Pool, keys: Sequence[Once]) -> dict[str, UUID]:
-    """The messages that these keys, all of one principal, were used for; Problem 409 where one was for another body."""
+async def earlier(pool: database.Pool, spool: Spool, keys: Sequence[Once]) -> dict[str, UUID]:
+    """The messages that these keys, all of one principal, were used for.
+
+    Problem 409 where one was for another body, 503 where PostgreSQL cannot say that they are durable.
+    """
     prints = {each.key: each.fingerprint for each in keys}
     async with pool.connection() as connection:
         rows = await database.fetch(connection, "message_keys", application=keys[0].application, keys=list(prints))
-    for row in rows:
-        if bytes(row.fingerprint) != prints[row.key]:
-            raise other_body(row.message)
+        for row in rows:
+            if bytes(row.fingerprint) != prints[row.key]:
+                raise other_body(row.message)
+        if rows:
+            try:
+                await spool.prove_durable(connection)
+            except SpoolUnavailable:
+                raise unavailable() from None
     return {row.key: row.message for row in rows}

@@ -179,7 +179,7 @@ class _Scram:
             if self._step == 2:  # noqa: PLR2004 - as above
                 raise SaslError("host does not prove that it knows the password") from None
             why = str(error) if isinstance(error, scramp.ScramException) else "malformed"
-            raise SaslError(f"invalid SCRAM message from the host: {printable(why.encode())[:_LONGEST]}") from None
+            raise SaslError(f"invalid SCRAM message from the host: {_cut(printable(why.encode()))}") from None
         raise SaslError("unexpected extra challenge from the host")
 
     def prove(self) -> None:
@@ -199,4 +199,9 @@ def _status(challenge: bytes) -> str:
         found = said["status"] if isinstance(said, dict) else said
     except (ValueError, KeyError, RecursionError):
         found = "no reason"
-    return printable(str(found).encode(errors="replace"))[:_LONGEST] or "no reason"
+    return _cut(printable(str(found).encode(errors="replace"))) or "no reason"
+
+
+def _cut(text: str) -> str:
+    """Not too long; the cut is marked, because half a secret is only looked for beside such a mark."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

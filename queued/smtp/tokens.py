@@ -2,7 +2,7 @@
 
 Guarantees: a token is fetched once, however many connections wait for it, and kept until it is about to expire; one
     that a host refused is fetched again. A program or a server has 30 seconds, and no more of its output is read than a
-    token can have. No error contains a token or the output of a program.
+    token can have. No error contains a token, a secret that the server says back, or the output of a program.
 Raises: NoTokenError; `lasting` says that a retry is useless until the operator has corrected something.
 See: RFC 6749 sections 4.4, 5 and 6; RFC 6750 section 2.1 (the characters of a token).
 """
@@ -19,6 +19,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
+from queued.smtp.own_secrets import OwnSecrets
 from shared import secret_files
 from shared.errors import ConfigError, cause
 from shared.http import HttpClient, HttpFailed
@@ -207,7 +208,13 @@ class _Refreshed:
             raise NoTokenError(f"{url} returned no token within {_PATIENCE:g} s", lasting=False) from None
         except HttpFailed as error:
             raise NoTokenError(f"{url}: {error}", lasting=False) from None
-        return _answer(url, answer.status, answer.body)
+        try:
+            return _answer(url, answer.status, answer.body)
+        except NoTokenError as error:
+            said = str(error)
+            for secret in filter(None, (self._secret, self._refresh)):
+                said = OwnSecrets(secret).clean(said)
+            raise NoTokenError(said, lasting=error.lasting) from None
 
 
 def _answer(url: str, status: int, octets: bytes) -> dict[str, Any]:

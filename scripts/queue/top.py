@@ -42,7 +42,7 @@ def top(options: argparse.Namespace) -> int:
 
     async def watch(connection: database.Connection) -> None:
         every = max(_SHORTEST, options.every.total_seconds())
-        before: dict[tuple[str, ...], int] = {}
+        before: dict[tuple[str, str], int] = {}  # by heading and value: a domain may be called like a state
         looks = 0
         with Live(console=Console(), auto_refresh=False, screen=False) as live:
             while options.times is None or looks < options.times:
@@ -60,7 +60,8 @@ def top(options: argparse.Namespace) -> int:
                     live.update(Group(*tables), refresh=True)
                 else:  # every look is printed, at its full width
                     print(*(table.plain for table in tables), sep="\n")
-                before = {tuple(row.value): row.recipients for row in (*states, *fullest)}
+                looked = (("state", states), ("destination", fullest))
+                before = {(head, row.value[0]): row.recipients for head, rows in looked for row in rows}
 
     run(options, watch)
     return 0
@@ -77,7 +78,7 @@ def _numbers(rows: list[database.Row]) -> dict[str, int]:
     return {row.value[0]: row.recipients for row in rows}
 
 
-def _table(head: str, rows: list[database.Row], before: dict[tuple[str, ...], int]) -> Text:
+def _table(head: str, rows: list[database.Row], before: dict[tuple[str, str], int]) -> Text:
     columns = (
         Column(head, least=16, whole=True),
         *(Column(name, right=True) for name in ("recipients", "change", "MiB")),
@@ -85,7 +86,8 @@ def _table(head: str, rows: list[database.Row], before: dict[tuple[str, ...], in
     )
 
     def cells(row: database.Row) -> tuple[object, ...]:
-        change = row.recipients - before[tuple(row.value)] if tuple(row.value) in before else None
+        known = before.get((head, row.value[0]))
+        change = None if known is None else row.recipients - known
         return (
             row.value[0],
             row.recipients,

@@ -5,7 +5,8 @@ Owns: the transfer of messages and their recipients to PostgreSQL: a few in a si
 Guarantees: when `commit` returns, every submission is on disk as synchronous_commit says; if it raises, the connection
     must be closed, and nothing was committed, or nothing that gets a 250. A COMMIT that ended with a warning because
     PostgreSQL gave up waiting for a standby does not count as one. An idempotency key is taken in the same transaction,
-    so that it is known if, and only if, its message is. Nothing is notified here: that could refuse the COMMIT, and
+    so that it is known if, and only if, its message is; a message whose key was used before is reported as such only
+    when the earlier one is as durable. Nothing is notified here: that could refuse the COMMIT, and
     makes commits wait for each other (shared/postgres/notifier.py). A large content is never copied as a whole nor
     handed over at once: between two slices other tasks have their turn on the event loop.
 Raises: NotDurable; psycopg's exceptions.
@@ -106,6 +107,10 @@ async def _commit(
     if any(s.once for s in submissions):
         await connection.execute(query("spool_begin").replace("{synchronous_commit}", durability))
         used = await _keys_taken(connection, submissions)
+        if used:
+            # The COMMIT of the earlier one may have ended without a standby's answer. This one waits for everything
+            # that was written before it, but only if it writes something itself.
+            await connection.execute(query("spool_probe"))
         await _copied(connection, [s for s in submissions if s.id not in used])
         return used
     rows = sum(len(s.recipients) for s in submissions) + len(submissions)

@@ -102,6 +102,18 @@ class Spool:
         """Octets left on the volume of PostgreSQL that has least; None where that is not known."""
         return self._space.room.free
 
+    async def prove_durable(self, connection: database.Connection) -> None:
+        """Return once all mail that this connection can see is as durable as what `submit` commits.
+
+        SpoolUnavailable if that is not so: PostgreSQL shows a message too whose COMMIT gave up waiting for a standby.
+        """
+        limit = self._settings.timeout.total_seconds()
+        try:
+            async with asyncio.timeout(limit):
+                await commit.probe(connection, self._settings.synchronous_commit)
+        except TimeoutError:
+            raise SpoolUnavailable(f"no commit has come back for {limit:g} seconds") from None
+
     async def submit(self, submission: Submission) -> None:
         """Return once the submission is committed; SpoolUnavailable if it is not and will not be.
 

@@ -129,10 +129,13 @@ CREATE TRIGGER after_token_consumed
     WHEN (NEW.consumed_at IS NOT NULL AND OLD.consumed_at IS NULL)
     EXECUTE FUNCTION trg_after_token_consumed();
 
--- Wakes collectors. The payload is empty, as mailroom's: a notification is a hint, and the table is the truth.
+-- Wakes collectors. The payload is empty, as mailroom's: a notification is a hint, and the table is the truth. It is left
+-- out once the queue of notifications is half full, which any login can bring about: a full one would refuse the COMMIT.
 CREATE FUNCTION trg_after_token_inserted() RETURNS TRIGGER LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
-    NOTIFY token_insert;
+    IF pg_notification_queue_usage() < 0.5 THEN
+        NOTIFY token_insert;
+    END IF;
     RETURN NULL;
 END $$;
 
@@ -158,7 +161,9 @@ CREATE TRIGGER after_account_insert
 -- Tokens that were skipped while their account was suspended go out now, if they are still valid.
 CREATE FUNCTION trg_after_account_unsuspended() RETURNS TRIGGER LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
-    NOTIFY token_insert;
+    IF pg_notification_queue_usage() < 0.5 THEN
+        NOTIFY token_insert;
+    END IF;
     RETURN NULL;
 END $$;
 

@@ -238,6 +238,13 @@ def test_lists_and_groups_show_every_row(factory: Factory, pillarbox: Pillarbox)
     assert [line.split()[:2] for line in printed.splitlines() if ".example" in line] == [*look, *look], "every look"
 
 
+def test_a_domain_that_is_called_like_a_state_has_its_own_change(factory: Factory, pillarbox: Pillarbox) -> None:
+    factory.rows(3, status="HOLD", domain="one.example")
+    factory.rows(2, domain="HOLD")
+    printed = pillarbox.run("top", "--times", "2", "--every", "200ms").splitlines()
+    assert [line.split()[1:3] for line in printed if line.startswith("HOLD")][2:] == [["3", "+0"], ["2", "+0"]]
+
+
 def test_a_recipient_is_shown_with_its_header_and_why_it_waits(factory: Factory, pillarbox: Pillarbox) -> None:
     message = factory.message(b"Subject: =?utf-8?q?gr=C3=BC=C3=9Fe?=\r\nFrom: a@b.example\r\n\r\nbody\r\n")
     waiting = factory.row(message=message, due=timedelta(hours=1), tries=1)

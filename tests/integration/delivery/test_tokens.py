@@ -158,6 +158,7 @@ async def test_without_a_refresh_token_client_credentials_are_used(authority: Au
     ("status", "body", "lasting", "text"),
     [
         (400, {"error": "invalid_grant", "error_description": SECRETS["refresh"]}, True, "answers 400 invalid_grant"),
+        (400, {"error": SECRETS["refresh"]}, True, "answers 400"),
         (401, {"error": "invalid_client"}, True, "answers 401 invalid_client"),
         (400, {"error": "with blanks and\nlines"}, False, "answers 400"),
         (503, {"error": "temporarily_unavailable"}, False, "answers 503 temporarily_unavailable"),

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from shared.errors import SpoolUnavailable
+from shared.mail.message import Once
 from shared.postgres.migrate import migrate
 from tests.fixtures.daemons.submissions import SPOOL, recipient, running_spool, submission
 from tests.fixtures.database.postgres import LEAVES
@@ -114,3 +115,12 @@ async def test_a_warning_of_a_trigger_refuses_no_mail(factory: Factory) -> None:
     async with running_spool(factory.uri) as spool:
         for make in GROUPS.values():
             await spool.submit(make())
+
+
+async def test_a_key_of_a_commit_whose_wait_was_aborted_is_not_answered_before_the_standby_has_it(pair: Pair) -> None:
+    once = Once("application", "key 1", b"print")
+    async with running_spool(pair.primary) as spool:
+        await ended(pair, spool, submission(recipient("1"), once=once), "pg_cancel_backend")
+        assert isinstance(
+            await ended(pair, spool, submission(recipient("1"), once=once), "pg_cancel_backend"), SpoolUnavailable
+        )
