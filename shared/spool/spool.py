@@ -112,7 +112,7 @@ class Spool:
             async with asyncio.timeout(limit):
                 await commit.probe(connection, self._settings.synchronous_commit)
         except TimeoutError:
-            raise SpoolUnavailable(f"no commit has come back for {limit:g} seconds") from None
+            raise SpoolUnavailable(f"no commit has come back for {limit:g} s") from None
 
     async def submit(self, submission: Submission) -> None:
         """Return once the submission is committed; SpoolUnavailable if it is not and will not be.
