@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 import psycopg
@@ -17,8 +18,9 @@ from tests.fixtures.database.lake import exported, late
 if TYPE_CHECKING:
     from scripts.analytics.lake.catalog import Lake
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.counts_pages]
 
+_PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "export-history.md"
 _SUMS = {
     "attempts": "count(*), sum(id), sum(size), sum(octet_length({})), count(DISTINCT recipientdomain)",
     "archive": "count(*), sum(id), sum(size), sum(octet_length({})), count(DISTINCT recipientdomain)",
@@ -26,8 +28,13 @@ _SUMS = {
 _TEXT = {"attempts": "reply_text", "archive": "last_error"}
 
 
-def test_duckdb_gets_the_sums_of_postgresql(history_database: str, tmp_path: Path) -> None:
-    """Two exports and a compaction later, so that files of earlier snapshots lie beside those of the last."""
+def test_duckdb_gets_the_sums_of_postgresql(
+    history_database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two exports and a compaction later, so that files of earlier snapshots lie beside those of the last.
+
+    The code of the how-to page runs as it is written.
+    """
     exported(history_database, tmp_path)
     late(history_database)
     exported(history_database, tmp_path, compact=True)
@@ -42,10 +49,18 @@ def test_duckdb_gets_the_sums_of_postgresql(history_database: str, tmp_path: Pat
             here = _rows(engine, catalog.opened(str(tmp_path)), table, sums.format(octets))
             assert [int(value) for value in here] == [int(value) for value in there or ()]
 
+    _with_extensions(duckdb.default_connection())
+    [page] = re.findall(r"```python\n(.*?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    exec(page.replace("/srv/lake", str(tmp_path)), {})  # noqa: S102 - our own page
+    assert "delivered" in capsys.readouterr().out
+
 
 def _engine() -> duckdb.DuckDBPyConnection:
+    return _with_extensions(duckdb.connect())
+
+
+def _with_extensions(engine: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     """DuckDB with its own signed extensions, as their wheels carry them."""
-    engine = duckdb.connect()
     for name in ("avro", "iceberg"):
         found = importlib.util.find_spec(f"duckdb_extension_{name}")
         assert found is not None

@@ -104,7 +104,8 @@ async def test_the_database_runs_maintenance_by_pg_cron(cron: Factory) -> None:
     heard = {n.payload for n in cron._connection.notifies(timeout=1)}
     # Urgent, ordinary and bulk; the poisoned one too, if it was not held within the first minute.
     assert heard - {"3"} == {"4", "5", "6"}
-    assert {row.partid for row in cron.sql("SELECT partid FROM pillarbox.unserved")} == {"4", "5", "6"}
+    unserved = {row.partid for row in cron.sql("SELECT partid FROM pillarbox.unserved")}
+    assert unserved - {"3"} == {"4", "5", "6"}
     assert cron.one("SELECT count(*) FROM pillarbox.notice_counts") == 0
 
 

@@ -73,7 +73,7 @@ TYPED: Final = [
     Mistake(
         "no verb",
         "pillarbox",
-        "pillarbox: a VERB is required; allowed: demo, up, …, completion; see `pillarbox --help`",
+        "pillarbox: a VERB is required; allowed: demo, init, up, …, completion; see `pillarbox --help`",
         USAGE,
     ),
     Mistake(
