@@ -74,7 +74,7 @@ def token(session: Session) -> str:
 
 
 def _is_ours(request: Request) -> bool:
-    """Whether the browser says that a page of ours sends this; programs that are no browsers say nothing."""
+    """Whether the browser says that a page of ours sends this; other programs send no such field."""
     origin = request.headers.get("origin")
     if origin is not None:
         return urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower() != ""

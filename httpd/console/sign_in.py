@@ -98,7 +98,7 @@ class SignIn:
         return answer
 
     async def account(self, request: Request) -> Response:
-        """Who is signed in, and where."""
+        """The sessions of this person, with their places."""
         session = await self._site.signed_in(request)
         async with self._site.visitors.acting(session) as connection:
             sessions = await sign_in.own(connection)

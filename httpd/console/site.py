@@ -1,4 +1,4 @@
-"""site — what all pages of the console have in common: who looks, what is shown to whom, what an error looks like
+"""site — what all pages of the console have in common: the session, what each role sees, error pages
 
 Guarantees: each page but those for signing in asks for a session and for a role. An error is a page with one clear
     sentence, with the status that the API gives it (httpd/problems.py).

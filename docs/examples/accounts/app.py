@@ -81,7 +81,7 @@ async def sign_up(request: Request) -> HTMLResponse:
     except psycopg.errors.UniqueViolation as taken:
         if "login" in str(taken.diag.constraint_name):
             return page("Please choose another login", status=409)
-        # Somebody has this address: do not tell who asks.
+        # The address is taken; the page must not reveal that.
     except psycopg.errors.CheckViolation as refused:
         return page("That does not work", f"<p>{escape(str(refused.diag.message_primary))}</p>", status=422)
     return page("Look into your mail", "<p>Its link activates your account.</p>")
@@ -185,7 +185,7 @@ def form(action: str, name: str, **fields: str) -> str:
 
 
 def page(title: str, *parts: str, status: int = 200) -> HTMLResponse:
-    """A page; it sends nobody the token that is in its address."""
+    """A page; its address, which has the token, is sent to no other site."""
     text = f"<!DOCTYPE html><html lang=en><title>{title}</title><h1>{title}</h1>{''.join(parts)}"
     return HTMLResponse(text, status, {"Referrer-Policy": "no-referrer"})
 
