@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 from shared.observe import events
 from shared.observe.collect_table import COLLECT
 from shared.observe.metrics import ProcessCounts
-from shared.observe.metrics_server import MetricsServer, Page
+from shared.observe.metrics_server import Page
 from shared.observe.metrics_totals import CONTENT_TYPE, Reading
 from shared.postgres import database
 from shared.postgres.cached_answer import Latest
-from shared.postgres.health import Answering, Health, page
+from shared.postgres.health import Answering, Health, serving
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -84,12 +84,5 @@ async def observing(settings: CollectMetrics, conninfo: str, schema: str) -> Asy
             ]
             return Page(counts.exposition(readings), type=CONTENT_TYPE)
 
-        pages = {
-            "/metrics": metrics,
-            "/healthy": page(health.not_alive, "healthy"),
-            "/ready": page(health.not_ready, "ready"),
-        }
-        server = MetricsServer(pages)
-        bound = await server.open(settings.listen, "metrics.listen")
-        stack.push_async_callback(server.close)
+        bound = await stack.enter_async_context(serving(settings.listen, health, metrics))
         yield bound

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from shared.observe import events
 from shared.observe.httpd_table import CODES, HTTPD
 from shared.observe.metrics import Label, ProcessCounts
-from shared.observe.metrics_server import MetricsServer, Page
+from shared.observe.metrics_server import Page
 from shared.observe.metrics_totals import CONTENT_TYPE, Reading
 from shared.observe.queued_table import CODE
-from shared.postgres.health import Answering, Health, page
+from shared.postgres.health import Answering, Health, serving
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -49,12 +49,5 @@ async def observing(settings: HttpdMetrics, service: Service, server: Server) ->
             ]
             return Page(counts.exposition(readings), type=CONTENT_TYPE)
 
-        pages = {
-            "/metrics": metrics,
-            "/healthy": page(health.not_alive, "healthy"),
-            "/ready": page(health.not_ready, "ready"),
-        }
-        answers = MetricsServer(pages)
-        bound = await answers.open(settings.listen, "metrics.listen")
-        stack.push_async_callback(answers.close)
+        bound = await stack.enter_async_context(serving(settings.listen, health, metrics))
         yield bound

@@ -20,12 +20,12 @@ from queued.maintain import UNSERVED_GRACE
 from shared.config.metrics import ListenAddress
 from shared.observe import events
 from shared.observe.metrics import ProcessCounts, by_destination, by_transport
-from shared.observe.metrics_server import MetricsServer, Page
+from shared.observe.metrics_server import Page
 from shared.observe.metrics_totals import CONTENT_TYPE, Reading
 from shared.observe.queued_table import TRANSPORT
 from shared.postgres import database
 from shared.postgres.cached_answer import Latest
-from shared.postgres.health import Answering, Health, page
+from shared.postgres.health import Answering, Health, serving
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -134,19 +134,12 @@ async def observing(
         readings = [*_readings(worker, wakeups, pool, dispatcher, recorder), *await queue.readings()]
         return Page(counts.exposition(readings), type=CONTENT_TYPE)
 
-    pages = {
-        "/metrics": metrics,
-        "/healthy": page(health.not_alive, "healthy"),
-        "/ready": page(health.not_ready, "ready"),
-    }
     async with AsyncExitStack() as stack:
         for each in (counts, health, wakeups):
             stack.enter_context(events.watched(each.watchers()))
         for asked in (answering, queue):
             stack.push_async_callback(asked.close)
-        server = MetricsServer(pages)
-        bound = await server.open(_address(config, worker), "metrics.listen")
-        stack.push_async_callback(server.close)
+        bound = await stack.enter_async_context(serving(_address(config, worker), health, metrics))
         yield Observing(bound, counts)
 
 

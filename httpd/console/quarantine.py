@@ -35,7 +35,7 @@ from shared.config.units import format_size
 from shared.postgres import database
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from starlette.requests import Request
     from starlette.responses import Response
@@ -186,22 +186,12 @@ class Quarantine:
             first = await content.piece(connection, message, 1)
         if first is None:
             raise NotThere(f"message {message} has no body")
-        beginning: bytes = first
-
-        async def pieces() -> AsyncIterator[bytes]:
-            piece, start = beginning, 1
-            yield piece
-            while len(piece) == content.PIECE:
-                start += content.PIECE
-                async with self._site.visitors.acting(session) as connection:
-                    more = await content.piece(connection, message, start)
-                if more is None:
-                    raise NotThere(f"message {message} went away while it was read")
-                piece = more
-                yield piece
-
         headers = {**_RAW, "Content-Disposition": f'attachment; filename="{message}.eml"'}
-        return StreamingResponse(pieces(), headers=headers, media_type="message/rfc822")
+        return StreamingResponse(
+            content.pieces(message, first, lambda: self._site.visitors.acting(session)),
+            headers=headers,
+            media_type="message/rfc822",
+        )
 
     async def preview(self, request: Request) -> Response:
         """What a decision would be made about."""

@@ -4,7 +4,6 @@ Guarantees: a message as it was submitted is an attachment alone, in a sandbox o
 See: operate/quarantine/, which does it, for the command line too; docs/how-to/review-quarantined-mail.md.
 """
 
-from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -104,22 +103,9 @@ async def raw(request: Request, id: str, caller: Reviewer) -> StreamingResponse:
         first = await content.piece(connection, message, 1)
     if first is None:
         raise NotThere(f"quarantine export: message {message} has no body")
-    beginning: bytes = first
-
-    async def pieces() -> AsyncIterator[bytes]:
-        piece, start = beginning, 1
-        yield piece
-        while len(piece) == content.PIECE:
-            start += content.PIECE
-            async with looking(request, caller) as connection:  # not longer: the client may be slow
-                more = await content.piece(connection, message, start)
-            if more is None:
-                raise NotThere(f"quarantine export: message {message} went away while it was read")
-            piece = more
-            yield piece
-
     headers = {**_SAFELY, "Content-Disposition": f'attachment; filename="{message}.eml"'}
-    return StreamingResponse(pieces(), headers=headers, media_type="message/rfc822")
+    octets = content.pieces(message, first, lambda: looking(request, caller))
+    return StreamingResponse(octets, headers=headers, media_type="message/rfc822")
 
 
 @router.post("/release")

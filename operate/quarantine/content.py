@@ -13,6 +13,8 @@ from operate.quarantine.access import narrowed
 from shared.postgres import database
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
     from uuid import UUID
 
     from operate.quarantine.access import Access
@@ -34,3 +36,19 @@ async def piece(connection: database.Connection, message: UUID, start: int) -> b
     """The octets from this one on, which begin at 1; fewer than PIECE at the end. None: the message has no body."""
     rows = await database.fetch(connection, "quarantine_piece", message=message, start=start, most=PIECE)
     return bytes(rows[0].piece) if rows else None
+
+
+async def pieces(
+    message: UUID, first: bytes, connected: Callable[[], AbstractAsyncContextManager[database.Connection]]
+) -> AsyncIterator[bytes]:
+    """The whole message after its first piece was read: a connection for each further one: the reader may be slow."""
+    more, start = first, 1
+    yield more
+    while len(more) == PIECE:
+        start += PIECE
+        async with connected() as connection:
+            following = await piece(connection, message, start)
+        if following is None:
+            raise NotThere(f"quarantine export: message {message} went away while it was read")
+        more = following
+        yield more

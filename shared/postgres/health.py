@@ -1,6 +1,6 @@
 """health — whether a daemon is alive, and whether it can do its work now
 
-Owns: the answers to /healthy and /ready, from events and from queries.
+Owns: the answers to /healthy and /ready, from events and from queries; serving them beside /metrics.
 Guarantees: an answer is None or one line with the reason, without secrets. PostgreSQL is queried at most once a second
     for any number of requests, and an answer takes at most two seconds. Being ready needs PostgreSQL; being alive does
     not, so that no worker is restarted because the database is away.
@@ -8,32 +8,22 @@ Guarantees: an answer is None or one line with the reason, without secrets. Post
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from shared.observe.metrics_server import Page
+from shared.observe.metrics_server import MetricsServer, Page
 from shared.postgres.cached_answer import Latest
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
+    from shared.config.metrics import ListenAddress
     from shared.observe.events import Watcher
     from shared.postgres import database
 
 _PATIENCE: Final = 2.0  # seconds for PostgreSQL; a busy server takes milliseconds
 _FRESH: Final = 1.0  # seconds an answer of PostgreSQL holds
-
-
-def page(question: Callable[[], Awaitable[str | None]], yes: str) -> Callable[[], Awaitable[Page]]:
-    """A page of one line: 200 and `yes`, or 503 and why not."""
-
-    async def answer() -> Page:
-        why = await question()
-        if why is None:
-            return Page(f"{yes}\n".encode())
-        return Page(f"not {yes}: {why}\n".encode(), HTTPStatus.SERVICE_UNAVAILABLE)
-
-    return answer
 
 
 class Health:
@@ -87,3 +77,31 @@ class Answering:
 
 async def _answered(_: database.Connection) -> bool:
     return True  # the pool hands out no connection that has not answered just now
+
+
+@asynccontextmanager
+async def serving(address: ListenAddress, health: Health, metrics: Callable[[], Awaitable[Page]]) -> AsyncIterator[str]:
+    """The pages /metrics, /healthy and /ready as long as the block lasts; the address as bound."""
+    pages = {
+        "/metrics": metrics,
+        "/healthy": _page(health.not_alive, "healthy"),
+        "/ready": _page(health.not_ready, "ready"),
+    }
+    server = MetricsServer(pages)
+    bound = await server.open(address, "metrics.listen")
+    try:
+        yield bound
+    finally:
+        await server.close()
+
+
+def _page(question: Callable[[], Awaitable[str | None]], yes: str) -> Callable[[], Awaitable[Page]]:
+    """A page of one line: 200 and `yes`, or 503 and why not."""
+
+    async def answer() -> Page:
+        why = await question()
+        if why is None:
+            return Page(f"{yes}\n".encode())
+        return Page(f"not {yes}: {why}\n".encode(), HTTPStatus.SERVICE_UNAVAILABLE)
+
+    return answer

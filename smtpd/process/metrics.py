@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from shared.observe import events
 from shared.observe.metrics import ProcessCounts, by_reply
-from shared.observe.metrics_server import MetricsServer, Page
+from shared.observe.metrics_server import Page
 from shared.observe.metrics_totals import CONTENT_TYPE, Reading, Totals
 from shared.observe.smtpd_table import SMTPD
-from shared.postgres.health import Health, page
+from shared.postgres.health import Health, serving
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -123,12 +123,5 @@ async def observing(settings: SmtpdMetrics, told: ProcessFigures) -> AsyncIterat
             totals = await told.totals(counts.totals)
             return Page(totals.exposition(await told.readings()), type=CONTENT_TYPE)
 
-        pages = {
-            "/metrics": metrics,
-            "/healthy": page(health.not_alive, "healthy"),
-            "/ready": page(health.not_ready, "ready"),
-        }
-        server = MetricsServer(pages)
-        bound = await server.open(settings.listen, "metrics.listen")
-        stack.push_async_callback(server.close)
+        bound = await stack.enter_async_context(serving(settings.listen, health, metrics))
         yield bound
