@@ -91,7 +91,7 @@ async def test_each_end_of_a_recipient_has_its_event(
         factory.move([factory.row()], status)
         factory.sql("SELECT pillarbox.maintain_finish(now(), 'test', 10)")
     await hook.settled()
-    assert kinds(taker) == ["failed", "expired", "bounced", "deleted"]
+    assert sorted(kinds(taker)) == ["bounced", "deleted", "expired", "failed"]  # of four recipients, sent beside each other
 
 
 async def test_a_request_is_signed_as_the_specification_says(
@@ -130,7 +130,7 @@ async def test_a_condition_selects_the_recipients(factory: Factory, hooked: Hook
     factory.rows(3, domain="ash.example")
     factory.row(domain="ash.test")
     await hook.settled()
-    assert [event["data"]["recipient"] for event in taker.taken] == ["r1@ash.example", "r3@ash.example"]
+    assert sorted(event["data"]["recipient"] for event in taker.taken) == ["r1@ash.example", "r3@ash.example"]
 
 
 async def test_a_transaction_that_commits_late_is_not_skipped_and_keeps_nobody_waiting(
