@@ -285,6 +285,26 @@ class RetainedAudit(Shape):
     done: int | None = meaning("With --yes: how many were deleted.", default=None)
 
 
+class Finished(Shape):
+    """A finished recipient in the lake."""
+
+    id: int = meaning("The recipient's number.")
+    message: UUID = meaning("Its message.")
+    received: datetime = meaning("When it was accepted.")
+    finished: datetime = meaning("When it was finished.")
+    result: str = meaning("How it finished (docs/reference/results.md).")
+    sender: str = meaning("The envelope sender; empty is the null sender.")
+    recipient: str = meaning("The address.")
+    msgid: str | None = meaning("The Message-ID in the message's header.")
+    subject: str | None = meaning("The subject in the message's header, where subjects are kept.")
+    size: int = meaning("Octets of the message.")
+    user: str | None = meaning("The user that submitted it.")
+    transport: str = meaning("A transport of queued.yaml.")
+    jobid: str | None = meaning("The application's own id for a mailing.")
+    retry_count: int = meaning("How often it was tried.")
+    last_error: str | None = meaning("Why the last try failed.")
+
+
 class DeadLetter(Shape):
     """A recipient that finished without success."""
 

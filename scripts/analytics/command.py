@@ -1,4 +1,4 @@
-"""command — `pillarbox analytics`: reads history with Spark, keeps it as Parquet, reports on it, and cleans it up
+"""command — `pillarbox analytics`: keeps history as a lake, searches it, reports on it with Spark, and cleans it up
 
 Owns: the list of verbs, each a folder or module of this package with `add_verb`, and the error for missing packages.
 Guarantees: no part of Spark or Arrow is loaded before a verb that needs it runs.
@@ -23,6 +23,7 @@ VERBS: Final = {
     "generate": "generate.command",
     "export": "export.command",
     "cleanup": "cleanup.command",
+    "search": "search.command",
     "report": "report.command",
     "stream": "stream",
 }

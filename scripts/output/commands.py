@@ -114,6 +114,7 @@ COMMANDS: Final[dict[str, Output]] = {
     "analytics generate": _one(checks.Generated),
     "analytics export": _one(checks.Exports),
     "analytics cleanup": _one(checks.Cleanup),
+    "analytics search": _lines(mail.Finished),
     "analytics report": _one(checks.Report),
     "analytics stream": _lines(checks.Minute),
 }

@@ -195,6 +195,8 @@ def _archive(
             pa.array(outcome == 0), pa.scalar(None, pa.string()), attempts["reply_text"].take(done)
         ),
         "worker": _named(("queued-123", "queued-456"), domain % 2),
+        "msgid": numbered("", first.recipient + row, ".generated@sender.example"),
+        "subject": numbered("Order ", row * 7919 % 1_000_003, " is on its way"),
     }
     return pa.table(columns)
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
 from scripts.analytics.lake import days
 from scripts.analytics.lake.faults import LakeFault
 from scripts.analytics.lake.storage import local
@@ -21,6 +23,7 @@ from shared.how_many import how_many
 if TYPE_CHECKING:
     from datetime import date
 
+    from pyarrow import fs
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
 
@@ -53,3 +56,14 @@ def whole(table: Table, found: list[DataFile]) -> list[str]:
             raise LakeFault(f"{local(file.file_path)}: {sizes}; restore it, or export the day again")
         locations.append(file.file_path)
     return locations
+
+
+def system(table: Table) -> tuple[fs.FileSystem, str]:
+    """The file system of a table, and the table's folder there."""
+    scheme, netloc, path = PyArrowFileIO.parse_location(table.location())
+    return PyArrowFileIO(table.io.properties).fs_by_scheme(scheme, netloc), path
+
+
+def path(location: str) -> str:
+    """The path of a file in its file system."""
+    return str(local(location)) if location.startswith(("file:", "/")) else PyArrowFileIO.parse_location(location)[2]

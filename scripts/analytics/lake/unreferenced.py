@@ -14,9 +14,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pyarrow import fs
-from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from scripts.analytics.lake.storage import local
+from scripts.analytics.lake import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,9 +33,9 @@ def expire(table: Table, keep: timedelta) -> int:
 
 def listed(table: Table, older: timedelta) -> list[str]:
     """The locations of files below the table's that nothing names and that are older than `older`."""
-    needed = {_path(location) for location in _named(table)}
+    needed = {files.path(location) for location in _named(table)}
     limit = datetime.now(UTC) - older
-    system, root = _system(table)
+    system, root = files.system(table)
     selector = fs.FileSelector(root, recursive=True, allow_not_found=True)
     return sorted(
         info.path
@@ -47,7 +46,7 @@ def listed(table: Table, older: timedelta) -> list[str]:
 
 def remove(table: Table, paths: list[str], at: Callable[[str], None] = lambda _: None) -> None:
     """Remove these files."""
-    system, _ = _system(table)
+    system, _ = files.system(table)
     for path in paths:
         at("remove")
         system.delete_file(path)
@@ -66,13 +65,3 @@ def _named(table: Table) -> set[str]:
                 entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
                 named |= {entry.data_file.file_path for entry in entries}
     return named | seen
-
-
-def _system(table: Table) -> tuple[fs.FileSystem, str]:
-    """The file system of a table, and the table's folder there."""
-    scheme, netloc, path = PyArrowFileIO.parse_location(table.location())
-    return PyArrowFileIO(table.io.properties).fs_by_scheme(scheme, netloc), path
-
-
-def _path(location: str) -> str:
-    return str(local(location)) if location.startswith(("file:", "/")) else PyArrowFileIO.parse_location(location)[2]

@@ -91,7 +91,12 @@ async def test_each_end_of_a_recipient_has_its_event(
         factory.move([factory.row()], status)
         factory.sql("SELECT pillarbox.maintain_finish(now(), 'test', 10)")
     await hook.settled()
-    assert sorted(kinds(taker)) == ["bounced", "deleted", "expired", "failed"]  # of four recipients, sent beside each other
+    assert sorted(kinds(taker)) == [
+        "bounced",
+        "deleted",
+        "expired",
+        "failed",
+    ]  # of four recipients, sent beside each other
 
 
 async def test_a_request_is_signed_as_the_specification_says(

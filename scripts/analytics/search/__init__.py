@@ -1,0 +1,1 @@
+"""search — `pillarbox analytics search`: finds finished mail in the lake."""
