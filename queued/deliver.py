@@ -31,6 +31,7 @@ from queued.smtp.client import SmtpConnection
 from queued.smtp.envelope import fields, transaction
 from queued.smtp.failover import talk
 from queued.smtp.lmtp import LmtpConnection
+from queued.smtp.own_secrets import OwnSecrets
 from queued.smtp.pool import ConnectionPool, ReuseLimits
 from queued.smtp.sessions import SourceChooser, SourceSettings
 from queued.smtp.transaction import Timeouts
@@ -80,12 +81,14 @@ class Transport:
         reactions: Reactions | None = None,
         sts: MtaSts | None = None,
         claim: ClaimSettings | None = None,
+        secrets: OwnSecrets | None = None,
     ) -> None:
         """`resolver`, `paces`, `warmups`, `sts`: the worker's own, else one of each with every setting at its default.
 
         `ourselves`: names and addresses under which mail comes back to us, besides `hostname`.
         `claim`: how much a worker has in flight, of which each host has its share.
         `reactions`: what the rules of queued.yaml say about replies.
+        `secrets`: those of all logins of the worker, to be masked in replies.
         """
         self.settings = settings
         named = [source.hostname for source in settings.sources]
@@ -96,7 +99,8 @@ class Transport:
         self._sites = SeenSites()
         self.tls = TlsPlanner(settings, resolver, contexts, sts)
         #: Our logins by host. Secrets are read here: other secrets need another transport.
-        self.logins = logins(settings)
+        self.secrets = OwnSecrets() if secrets is None else secrets
+        self.logins = logins(settings, self.secrets)
         self._voice = SourceSettings.of(settings, hostname, paces or Paces(), warmups or Warmups(), self.logins)
         self._settler = Settler(settings.id, settings.retry, reactions)
         self.hosts = Hosts(settings, claim or ClaimSettings())
@@ -107,6 +111,7 @@ class Transport:
             limits=ReuseLimits(pooling.transactions, pooling.idle.total_seconds(), pooling.age.total_seconds()),
             contexts=contexts,
             speaks=LmtpConnection if settings.connection.protocol == "lmtp" else SmtpConnection,
+            secrets=self.secrets,
         )
         # RFC 3461 section 5.2: by LMTP mail has arrived where it ends, by SMTP it goes on.
         self._last = settings.connection.protocol == "lmtp"

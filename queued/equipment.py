@@ -22,6 +22,7 @@ from queued.routing.resolver import Resolver
 from queued.routing.warmup import Warmups
 from queued.signing.sign import Signer
 from queued.smtp.auth import alike, logins
+from queued.smtp.own_secrets import OwnSecrets
 from queued.tls.mta_sts_cache import MtaSts
 from shared.host_name import own_name
 
@@ -39,6 +40,7 @@ class Equipment:
     paces: Paces
     warmups: Warmups
     reactions: Reactions
+    secrets: OwnSecrets
     transports: dict[str, Transport]
 
     def __init__(
@@ -63,6 +65,7 @@ class Equipment:
         self.paces = replaced.paces if replaced is not None else paces or Paces()  # `use_pacing` gives it its limits
         self.warmups = replaced.warmups if replaced is not None else Warmups()
         self.reactions = replaced.reactions if replaced is not None else reactions or Reactions(config.rules)
+        self.secrets = replaced.secrets if replaced is not None else OwnSecrets()  # hosts remember those before, too
         self.transports = {}
         for settings in config.transports:
             known = replaced.transports.get(settings.id) if replaced is not None and kept else None
@@ -78,6 +81,7 @@ class Equipment:
                     reactions=self.reactions,
                     sts=self.sts,
                     claim=config.claim,
+                    secrets=self.secrets,
                 )
             self.transports[settings.id] = known
         if replaced is None:

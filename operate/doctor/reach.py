@@ -113,6 +113,7 @@ async def _talk(hop: Hop, tls: TlsWanted, transport: Transport, *, login: bool) 
             tls=tls,
             contexts=Contexts(settings.tls, f"transports[{settings.id}].tls"),
             login=known,
+            secrets=transport.secrets,
         )
     except ConversationError as error:
         return False, error.fault.text

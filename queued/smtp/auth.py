@@ -3,7 +3,7 @@
 Guarantees: credentials are sent only over a connection that is as safe as `auth.over` requires. The strongest mechanism
     that both may use is chosen. An exchange has at most a few steps, and each reply its time limit; a host that wants
     more is disconnected. After SCRAM the host too has proved that it knows the password, or nothing more is sent to it.
-    From the first octet of a login on, no reply text of the session that is stored or logged holds a secret of ours
+    No reply text that is stored or logged holds a secret of ours, whichever session it was used in
     (queued/smtp/own_secrets.py).
 Raises: ConversationError, always of phase `auth`: `login` where a retry is useless until the operator corrects
     something, else a temporary kind.
@@ -50,15 +50,18 @@ _STEPS: Final = 4  # challenges in one exchange; SCRAM has two
 class Login:
     """As whom we speak to one host. Made once for each place; its identity is what tells connections apart."""
 
-    def __init__(self, settings: Auth, where: str, transport: str) -> None:
-        """`where` is the place in the configuration that messages name. Raises ConfigError."""
+    def __init__(self, settings: Auth, where: str, transport: str, secrets: OwnSecrets) -> None:
+        """`where` is the place in the configuration that messages name; `secrets` learns ours. Raises ConfigError."""
         self.settings = settings
         self.transport = transport
+        self._where = where
+        self._secrets = secrets
         self._password = ""
         self._tokens: tokens.Tokens | None = None
         try:
             if settings.password is not None:
                 self._password = secret_files.read(settings.password)
+                secrets.hold(where, self._password)
             else:
                 self._tokens = tokens.source(settings)
         except UnusableSecret as error:
@@ -72,7 +75,11 @@ class Login:
 
     async def secret(self) -> str:
         """Password or token."""
-        return self._password if self._tokens is None else await self._tokens.get()
+        if self._tokens is None:
+            return self._password
+        token = await self._tokens.get()
+        self._secrets.hold(self._where, token)
+        return token
 
     def refused(self, secret: str) -> bool:
         """The host did not take it; whether we may have a better one next time."""
@@ -91,8 +98,9 @@ class LoginTarget(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def logins(transport: Transport) -> dict[tuple[str, int], Login]:
-    """The logins of this transport by host; raises ConfigError for a secret that cannot be read."""
+def logins(transport: Transport, secrets: OwnSecrets | None = None) -> dict[tuple[str, int], Login]:
+    """The logins of this transport by host, whose secrets `secrets` learns; ConfigError for one that cannot be read."""
+    secrets = OwnSecrets() if secrets is None else secrets
     connection = transport.connection
     where = f"transports[{transport.id}].connection"
     if not connection.hosts:
@@ -106,7 +114,7 @@ def logins(transport: Transport) -> dict[tuple[str, int], Login]:
     for place, named in places.items():
         settings = connection.login(*place)
         if settings is not None:
-            made[place] = Login(settings, named, transport.id)
+            made[place] = Login(settings, named, transport.id, secrets)
     return made
 
 
@@ -173,7 +181,7 @@ class _Exchange:
         self._limit = limit
         self._secret = secret
         self._place = place
-        self._secrets = wire.secrets = OwnSecrets(secret)
+        self._secrets = wire.secrets = OwnSecrets(secret, wire.secrets)
 
     async def run(self, mechanism: Mechanism) -> None:
         """Be accepted, or raise."""

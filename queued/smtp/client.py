@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from queued.smtp.auth import Login
     from queued.smtp.handshake import Opened
+    from queued.smtp.own_secrets import OwnSecrets
     from queued.smtp.transaction import Timeouts, Transaction
     from queued.tls.demanded import TlsWanted
     from queued.waiting.watchdog import Phase
@@ -77,12 +78,14 @@ class SmtpConnection:
         tls: TlsWanted = CLEAR,
         contexts: Contexts | None = None,
         login: Login | None = None,
+        secrets: OwnSecrets | None = None,
     ) -> Self:
         """Connect to host:port from the local address `source`, and introduce ourselves as `hostname`, with this TLS.
 
         contexts: OpenSSL's settings; None for those of a transport that says nothing. login: as whom we log in, if so.
+        secrets: what must not be read in the host's replies.
         """
-        we = Introduction(hostname, source, tls, contexts or Contexts(), login, cls.verbs)
+        we = Introduction(hostname, source, tls, contexts or Contexts(), login, cls.verbs, secrets)
         return cls(await open_session(host, port, we, timeouts), timeouts)
 
     @property

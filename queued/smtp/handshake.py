@@ -25,6 +25,7 @@ from shared.observe import events
 
 if TYPE_CHECKING:
     from queued.smtp.auth import Login
+    from queued.smtp.own_secrets import OwnSecrets
     from queued.smtp.transaction import Timeouts
     from queued.tls.context import Contexts
     from queued.tls.demanded import TlsWanted
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 class Introduction(NamedTuple):
     """How we come: our name in EHLO, the local address we leave from (None: the system's choice), and what TLS.
 
-    login: our login, None for none. verbs: how we greet, best first; RFC 2033 section 4.1 has LHLO alone.
+    login: our login, None for none. verbs: how we greet, best first; RFC 2033 section 4.1 has LHLO alone. secrets: what
+    must not be read in a reply of the host's, None for nothing.
     """
 
     hostname: str
@@ -44,6 +46,7 @@ class Introduction(NamedTuple):
     contexts: Contexts
     login: Login | None = None
     verbs: tuple[str, ...] = ("EHLO", "HELO")
+    secrets: OwnSecrets | None = None
 
 
 class Opened(NamedTuple):
@@ -69,7 +72,7 @@ async def open_session(host: str, port: int, we: Introduction, timeouts: Timeout
 
 
 async def _open(host: str, port: int, we: Introduction, commands: tuple[bytes, ...], timeouts: Timeouts) -> Opened:
-    wire = await connect(host, port, limit=timeouts.connect, source=we.source)
+    wire = await connect(host, port, limit=timeouts.connect, source=we.source, secrets=we.secrets)
     opened = False
     try:
         tls = await _start_tls(wire, we, timeouts, "connect") if we.tls.implicit else "none"

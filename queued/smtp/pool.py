@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from queued.pacing.pace_host import Slot
     from queued.routing.route import Hop
     from queued.smtp.auth import Login
+    from queued.smtp.own_secrets import OwnSecrets
     from queued.smtp.transaction import Timeouts
     from queued.tls.demanded import TlsWanted
 from queued.values import PoolClosedError
@@ -82,12 +83,14 @@ class ConnectionPool:
         limits: ReuseLimits | None = None,
         contexts: Contexts | None = None,
         speaks: type[SmtpConnection] = SmtpConnection,
+        secrets: OwnSecrets | None = None,
     ) -> None:
         """`concurrency` counts connections per host and port; `contexts` are OpenSSL's settings.
 
-        speaks: SMTP, or LMTP.
+        speaks: SMTP, or LMTP. secrets: what must not be read in a host's replies.
         """
         self._speaks = speaks
+        self._secrets = secrets
         self._contexts = contexts or Contexts()
         self._timeouts = timeouts
         self._concurrency = concurrency
@@ -217,6 +220,7 @@ class ConnectionPool:
                 tls=tls,
                 contexts=self._contexts,
                 login=login,
+                secrets=self._secrets,
             )
         )
         self._openings.add(opening)

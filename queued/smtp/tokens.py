@@ -170,6 +170,9 @@ class _Refreshed:
         self._secret = secret_files.read(settings.clientsecret) if settings.clientsecret else None
         self._refresh = secret_files.read(settings.refresh) if settings.refresh else None
         self.secrets = self._secret, self._refresh
+        self._said = OwnSecrets()  # to this server and by it
+        for secret in filter(None, self.secrets):
+            self._said.hold(secret, secret)
         try:
             context = ssl.create_default_context(cafile=settings.ca)
         except (OSError, ValueError) as error:
@@ -192,8 +195,10 @@ class _Refreshed:
         token, lifetime, refresh = said.get("access_token"), said.get("expires_in"), said.get("refresh_token")
         if not isinstance(token, str):
             raise NoTokenError(f"{settings.url} returned no access_token", lasting=False)
+        self._said.hold("access", token)
         if self._refresh is not None and isinstance(refresh, str) and refresh:
             self._refresh = refresh  # RFC 6749 section 6: the one before may count no more
+            self._said.hold("refresh", refresh)
         seconds = _UNSAID + _EARLY
         if isinstance(lifetime, int | float) and 0 < lifetime < _FOR_EVER:
             seconds = float(lifetime)
@@ -211,10 +216,7 @@ class _Refreshed:
         try:
             return _answer(url, answer.status, answer.body)
         except NoTokenError as error:
-            said = str(error)
-            for secret in filter(None, (self._secret, self._refresh)):
-                said = OwnSecrets(secret).clean(said)
-            raise NoTokenError(said, lasting=error.lasting) from None
+            raise NoTokenError(self._said.clean(str(error)), lasting=error.lasting) from None
 
 
 def _answer(url: str, status: int, octets: bytes) -> dict[str, Any]:

@@ -4,9 +4,9 @@ Owns: the asyncio protocol under queued/smtp/client.py: bytes out with back-pres
 Guarantees: every wait ends by its limit. A peer that sends a reply when none is due, or begins one, is cut off
 (`surplus`), unless it is a 421: from then on it is unknown which reply answers what. Memory is bounded: no more is
 read while _MOST_HELD octets of replies are unread, or _ALL_HELD on all connections, and a peer that sends more octets
-than the replies that are due can have is cut off. No reply text leaves with a secret of our login in it, but for the
-replies while we log in, which queued/smtp/auth.py masks. After `abort` or the end of the connection nothing is
-written any more.
+than the replies that are due can have is cut off. No reply text leaves with a secret of a login of ours in it, from the
+greeting on, but for the replies while we log in, which queued/smtp/auth.py masks. After `abort` or the end of the
+connection nothing is written any more.
 Raises: only ConversationError with the Fault, from `connect`, `reply` and `drain`.
 See: RFC 5321 §4.5.3.2 (time limits), §3.8 (a connection closed early).
 """
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from queued.routing.system_names import NAMES
 from queued.smtp import conversation
+from queued.smtp.own_secrets import OwnSecrets
 from queued.smtp.transaction import ConversationError, Fault
 from queued.waiting import watchdog
 from shared.errors import cause
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from ssl import SSLContext, SSLObject
 
-    from queued.smtp.own_secrets import OwnSecrets
     from queued.smtp.transaction import FaultKind
     from queued.waiting.watchdog import Phase
     from shared.mail.smtp_reply import Reply
@@ -44,17 +44,26 @@ _MOST_HEARD: Final = 65_536  # octets that may come in one transaction, besides 
 _FOR_EACH: Final = 1024
 
 
-async def connect(host: str, port: int, *, limit: float, source: str | None = None) -> Wire:
-    """A connection to host:port within `limit` seconds, from the local address `source` where one is given."""
+async def connect(
+    host: str, port: int, *, limit: float, source: str | None = None, secrets: OwnSecrets | None = None
+) -> Wire:
+    """A connection to host:port within `limit` seconds, from the local address `source` where one is given.
+
+    secrets: what the host may know of earlier sessions, and must not be read in its replies.
+    """
     watchdog.reached("connect")
     local = None if source is None else (source, 0)
+
+    def made() -> Wire:
+        return Wire(secrets)
+
     try:
         async with asyncio.timeout(limit):
             if host.startswith("/"):
-                _, wire = await asyncio.get_running_loop().create_unix_connection(Wire, host)
+                _, wire = await asyncio.get_running_loop().create_unix_connection(made, host)
             else:
                 addresses = await NAMES.addresses(host)
-                wire = await _first(addresses, port, local)
+                wire = await _first(addresses, port, local, made)
     except TimeoutError as error:
         text = f"connect to {host}:{port}: no answer within {limit:g} s"
         raise ConversationError(Fault("timeout", "connect", text)) from error
@@ -66,13 +75,13 @@ async def connect(host: str, port: int, *, limit: float, source: str | None = No
     return wire
 
 
-async def _first(addresses: Sequence[str], port: int, local: tuple[str, int] | None) -> Wire:
+async def _first(addresses: Sequence[str], port: int, local: tuple[str, int] | None, made: Callable[[], Wire]) -> Wire:
     """A connection to the first of these addresses, which are at least one, that can be connected to."""
     loop = asyncio.get_running_loop()
     failure: OSError | None = None
     for address in addresses:
         try:
-            _, wire = await loop.create_connection(Wire, address, port, local_addr=local)
+            _, wire = await loop.create_connection(made, address, port, local_addr=local)
         except OSError as error:
             failure = failure or error
         else:
@@ -83,7 +92,7 @@ async def _first(addresses: Sequence[str], port: int, local: tuple[str, int] | N
 class Wire(asyncio.BufferedProtocol):
     """The connection; made by `connect`."""
 
-    def __init__(self) -> None:
+    def __init__(self, secrets: OwnSecrets | None = None) -> None:
         """A connection not made yet."""
         self._loop = asyncio.get_running_loop()
         # asyncio.Protocol would get a fresh 256 KiB for every reply of fifty octets: measured, 10 µs each.
@@ -95,7 +104,7 @@ class Wire(asyncio.BufferedProtocol):
         self._may_hear = _MOST_HEARD
         self._held = 0  # octets of unread replies
         self._stopped = False  # no more is read until some of those are
-        self.secrets: OwnSecrets | None = None  # from when we begin to log in
+        self.secrets = OwnSecrets() if secrets is None else secrets  # and, from when we log in, those of the session
         self.surplus = ""  # the peer's octets, or the fault, when no reply was due
         self.surplus_reply: Reply | None = None  # the same, where it was a whole reply
         self._end: tuple[FaultKind, str] | None = None
@@ -171,7 +180,7 @@ class Wire(asyncio.BufferedProtocol):
             await self._wait(self._replies.__len__, phase, limit)
         reply = self._replies.popleft()
         self._hold(-_size(reply))
-        if self.secrets is not None and phase != "auth":  # a challenge must stay as it is
+        if phase != "auth":  # a challenge must stay as it is
             reply = self.secrets.reply(reply)
         conversation.heard(reply, code_only=phase == "auth")
         if tracing.on():
@@ -262,7 +271,7 @@ class Wire(asyncio.BufferedProtocol):
         self._heard += nbytes
         for reply in self._parser.feed(bytes(self._octets[:nbytes])):
             if not self._owed and (reply.code != _CLOSING or (self._replies and self._replies[-1].code == _CLOSING)):
-                self.surplus_reply = reply if self.secrets is None else self.secrets.reply(reply)
+                self.surplus_reply = self.secrets.reply(reply)
                 self._cut_surplus(f"unexpected reply: {self.surplus_reply}")
                 return
             self._owed = max(0, self._owed - 1)
@@ -277,9 +286,9 @@ class Wire(asyncio.BufferedProtocol):
         self._wake()
 
     def _broken(self, text: str) -> str:
-        """What is wrong; after a login without the quoted line, in which half a secret could not be found."""
+        """What is wrong; where we have secrets without the quoted line, in which half of one could not be found."""
         what, quoted, _ = text.partition(": ")
-        return text if self.secrets is None or not quoted else f"{what}: {MASK}"
+        return f"{what}: {MASK}" if self.secrets and quoted else text
 
     def _cut_surplus(self, text: str) -> None:
         self.surplus = text

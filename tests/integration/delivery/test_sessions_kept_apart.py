@@ -9,6 +9,7 @@ import pytest
 
 from queued.routing.route import Hop
 from queued.smtp.auth import Login
+from queued.smtp.own_secrets import OwnSecrets
 from queued.smtp.pool import ConnectionPool, Rest, ReuseLimits, SessionWanted
 from queued.smtp.transaction import ConversationError, Timeouts, Transaction
 from queued.tls.context import Contexts
@@ -140,7 +141,7 @@ async def test_another_login_uses_another_connection(authority: Authority) -> No
         file.write_text("the password")
         file.chmod(0o600)
         settings = Auth.model_validate({"user": name, "password": {"file": str(file)}})
-        made.append(US._replace(tls=NAMED, login=Login(settings, "auth", "default")))
+        made.append(US._replace(tls=NAMED, login=Login(settings, "auth", "default", OwnSecrets())))
     alice, bob = made
     async with Relay(authority, "the password") as relay:
         hop = Hop("127.0.0.1", relay.port, "")

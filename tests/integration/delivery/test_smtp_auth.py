@@ -14,15 +14,18 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from queued.deliver import Transport
+from queued.equipment import Delivering, Equipment
 from queued.outcome.verdict import verdict
+from shared.config.queued.settings import QueuedConfig
 from shared.config.queued.transport import Transport as TransportSettings
 from shared.errors import ConfigError
 from shared.mail.message import Address
 from tests.fixtures.daemons.login import PASSWORD
-from tests.fixtures.daemons.routed import routing
+from tests.fixtures.daemons.routed import Routed, routing
 from tests.fixtures.daemons.serving import serving
 from tests.fixtures.daemons.submitting import settings
 from tests.fixtures.peers.dovecot import PASSWORD as POSTFIX_PASSWORD
+from tests.fixtures.peers.fake_dns import FakeDns
 from tests.fixtures.peers.postfix import relaying_after_login
 from tests.fixtures.peers.scripted_peer import CLOSE, CONTENT, GREETING, HANDSHAKE, HANG, ScriptedPeer
 from tests.fixtures.peers.tls_peer import server_context
@@ -416,6 +419,89 @@ async def test_an_echoed_secret_in_an_invalid_reply_to_mail_is_masked(authority:
         result = await routed.send_one()
     assert result.outcome.text == "not an SMTP reply: ***"
     shows_no_secret(heard, result)
+
+
+#: Where a host can say what it knows from an earlier session, before it is given anything in this one.
+EARLY: Final[dict[str, Callable[[bytes], tuple[bytes | str, ...]]]] = {
+    "greeting": lambda echo: (b"554 5.7.1 " + echo + b"\r\n", "QUIT"),
+    "second line of the greeting": lambda echo: (b"554-5.7.1 no\r\n554 5.7.1 " + echo + b"\r\n", "QUIT"),
+    "invalid greeting": lambda echo: (b"you said " + echo + b"\r\n", HANG),
+    "unexpected reply": lambda echo: (b"220 hello\r\n550 5.7.1 " + echo + b"\r\n", HANG),
+    "EHLO": lambda echo: (*GREETING, b"421 4.7.1 " + echo + b"\r\n", CLOSE),
+    "HELO": lambda echo: (*GREETING, b"502 what\r\n", "HELO", b"550 5.7.1 " + echo + b"\r\n", "QUIT"),
+    "STARTTLS": lambda echo: (*GREETING, OFFERED, "STARTTLS", b"454 4.7.0 " + echo + b"\r\n", HANG),
+    "mechanisms": lambda echo: (*TLS, b"250-peer.example\r\n250 AUTH X-" + echo + b"\r\n", HANG),
+}
+
+
+@pytest.mark.parametrize("early", EARLY)
+async def test_a_secret_of_an_earlier_session_is_masked_from_the_greeting_on(
+    authority: Authority, heard: Heard, early: str
+) -> None:
+    """The host has the password from a session before; in this one it has not been sent yet."""
+    sections = relay(1, authority)
+    sections["keepconversation"] = True
+    for echo in (SECRET.encode(), BASE64, quote(SECRET).encode()):
+        async with ScriptedPeer(*EARLY[early](echo), later=server_context(authority.issue("127.0.0.1"))) as peer:
+            sections["connection"]["port"] = peer.port
+            async with routing({}, **sections) as routed:
+                result = await routed.send_one()
+        assert result.outcome.kind == "deferred"
+        assert "***" in f"{result.outcome.text} {result.spoken.conversation}"
+        text = f"{heard.events} {result}"
+        for part in (SECRET, quote(SECRET), b64encode(SECRET.encode()).decode()[:24], BASE64.decode()[12:]):
+            assert part not in text
+
+
+async def test_refreshed_tokens_are_masked_the_old_and_the_new(authority: Authority, heard: Heard) -> None:
+    old, new = "ya29.the-first-token-of-all", "ya29.another-token-after-it"
+    echo = f"you said {old} and {new}\r\n".encode()
+    token = {"file": written(authority.folder, old)}
+    begin = (*TLS, offering("OAUTHBEARER"), "AUTH OAUTHBEARER", b"235 2.7.0 in\r\n")
+    tls = server_context(authority.issue("127.0.0.1"))
+    async with ScriptedPeer(*begin, *SENT, later=tls) as peer:
+        sections = relay(peer.port, authority, token=token)
+        sections["pooling"] = {"transactions": 1}
+        async with routing({}, **sections) as routed:
+            assert (await routed.send_one()).result == "success"
+            written(authority.folder, new)
+            peer.script = (*begin, "MAIL", b"451 4.7.1 " + echo, "QUIT", CLOSE)
+            results = [await routed.send_one()]
+            peer.script = (b"554 5.7.1 " + echo, "QUIT")
+            results.append(await routed.send_one())
+    for result in results:
+        assert "you said *** and ***" in result.outcome.text
+    for said in (old, new):
+        assert said not in str(heard.events)
+
+
+async def test_a_host_cannot_say_a_replaced_password_or_that_of_another_transport(
+    authority: Authority, heard: Heard
+) -> None:
+    """It remembers what it was sent before a reload, and by another transport."""
+    first, second, other = "the first password", "the second password", "of the other transport"
+    echo = f"554 5.7.1 you said {first}, {second}, {other}\r\n"
+    async with ScriptedPeer(echo.encode(), "QUIT") as peer:
+
+        def config(secret: str) -> QueuedConfig:
+            bare = {"mode": "smarthost", "server": "127.0.0.1", "port": peer.port}
+            auth = {"user": "alice", "password": {"file": written(authority.folder, secret)}}
+            another = {"user": "bob", "password": {"file": written(authority.folder, other, "other")}}
+            transports = [
+                {"id": "default", "connection": {**bare, "auth": auth}, "tls": {"ca": str(authority.file)}},
+                {"id": "second", "connection": {**bare, "auth": another}},
+                {"id": "none", "connection": bare},
+            ]
+            return QueuedConfig.model_validate({"transports": transports})
+
+        delivering = Delivering(config(first))
+        delivering.use(Equipment(config(second), delivering.equipment))
+        for transport in delivering.transports.values():
+            routed = Routed(transport, FakeDns({}), delivering.equipment.resolver)
+            assert (await routed.send_one()).outcome.text.endswith("you said ***, ***, ***")
+        await delivering.close()
+    for said in (first, second, other):
+        assert said not in str(heard.events)
 
 
 async def test_a_temporary_login_failure_raises_no_alarm(authority: Authority, heard: Heard) -> None:

@@ -61,3 +61,34 @@ def test_a_secret_split_over_a_long_reply_is_masked(secrets: OwnSecrets) -> None
 
 def test_a_short_secret_is_masked_whole() -> None:
     assert OwnSecrets("ab").clean("ab YWI= YW") == "*** *** YW"
+
+
+def test_a_reply_keeps_its_lines_where_a_secret_is_masked(secrets: OwnSecrets) -> None:
+    said = ("peer.example greets you", f"AUTH PLAIN {SECRET}", "SIZE 1000")
+    assert secrets.reply(Reply(250, None, said)).lines == ("peer.example greets you", "AUTH PLAIN ***", "SIZE 1000")
+
+
+@pytest.mark.parametrize("before", ["", "a", "ab", "user=alice\x01auth=Bearer "])
+@pytest.mark.parametrize("after", ["", "z", "\x01\x01"])
+def test_a_secret_is_masked_inside_of_other_base64(before: str, after: str) -> None:
+    """Of a response that is said in a later session no more than the characters around the secret stay."""
+    known = OwnSecrets()
+    known.hold("relay", SECRET)
+    cleaned = known.clean(f"you said {b64encode(f'{before}{SECRET}{after}'.encode()).decode()}")
+    head, _, tail = cleaned.removeprefix("you said ").partition("***")
+    assert "***" in cleaned
+    assert len(head) <= -(-8 * len(before) // 6)
+    assert len(tail.rstrip("=")) <= 1 + -(-8 * len(after) // 6)
+
+
+def test_the_latest_secrets_of_each_login_are_held() -> None:
+    known = OwnSecrets()
+    assert not known
+    known.hold("other", SECRET)
+    for number in range(100):
+        known.hold("relay", f"token-{number:03}")
+    session = OwnSecrets("in this session", known)
+    said = f"{SECRET} token-068 token-099 in this session"
+    assert session.clean(said) == "*** *** *** ***"
+    assert known.clean(said) == "*** *** *** in this session"
+    assert known.clean("token-000") == "token-000"
