@@ -99,7 +99,8 @@ class Attempts:
         await self._in_flight.give_back([c for each in admitted for c in each.delivery])
 
     def relieve(self) -> None:
-        """Nothing can be claimed: end the attempts that stand still, or set them aside."""
+        """Nothing can be claimed: end the attempts that stand still, or set them aside, and give others the room."""
+        self.admission.destinations.stand_still()
         self._watch.relieve(monotonic())
 
     async def drained(self) -> None:

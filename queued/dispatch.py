@@ -120,19 +120,9 @@ class Dispatcher:
         while not self._stopping.is_set():
             self._in_flight.room.clear()
             await self._begin_some()
-            started = monotonic()
-            below = started < self._ceiling_until
-            ceiling = self._ceiling if below else self._settings.inflight
-            free = min(self._batch, ceiling - self._in_flight.counted)
-            # A claim costs the same for one row as for many: wait until a good part of a batch fits.
-            if free * 4 < min(self._batch, self._settings.inflight):
-                if self._later:
-                    continue
-                if not below and started - self._claimed_at > _STARVED:
-                    self._attempts.relieve()
-                await _rest(self._in_flight.room, self._ceiling_until - started if below else _STARVED)
+            free = await self._free()
+            if not free:
                 continue
-            self._claimed_at = started
             try:
                 self.due.clear()
                 claimed = await self._claim(free)
@@ -152,6 +142,27 @@ class Dispatcher:
                     await _rest(self._stopping, wait)
                 await self._wait_for_mail()
         await self._attempts.dismiss(self._later)
+
+    async def _free(self) -> int:
+        """How many recipients to claim now; 0 after a wait for room, or if something else is to begin first."""
+        now = monotonic()
+        below = now < self._ceiling_until
+        ceiling = self._ceiling if below else self._settings.inflight
+        free = min(self._batch, ceiling - self._in_flight.counted)
+        # A claim costs the same for one row as for many: wait until a good part of a batch fits.
+        if free * 4 >= min(self._batch, self._settings.inflight):
+            self._claimed_at = now
+            return free
+        if self._later:
+            return 0
+        if not below and now - self._claimed_at > _STARVED:
+            self._attempts.relieve()
+            # More may not fit for as long as the others are waited for.
+            free = min(self._batch, ceiling - self._in_flight.counted)
+            if free > 0:
+                return free
+        await _rest(self._in_flight.room, self._ceiling_until - now if below else _STARVED)
+        return 0
 
     async def _claim(self, limit: int) -> list[Claimed]:
         async with self._pool.connection() as connection:

@@ -118,7 +118,7 @@ class Destination:
         self._steering = steering
         self._rest = rest
         self._why = ""
-        self._stands = False  # a running attempt is stalled after content, and none has ended since
+        self._stands = False  # others need room more than it, and no attempt has ended since
         self._dead_for = rest.first
         self._dead_until = 0.0
         self._gap = 0.0  # mean seconds between two turns while others wait for theirs
@@ -198,7 +198,7 @@ class Destination:
         self._advance(now)
 
     def stand(self, now: float) -> None:
-        """An attempt is stalled after content: begin no other until one ends, unless the host was just reached."""
+        """Others need room more: begin no other attempt until one ends, unless there is none or it was just reached."""
         if self.active and now - self._last_end > _STANDING:
             self._stands = True
             for place in tuple(self.waiting):

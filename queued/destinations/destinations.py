@@ -97,6 +97,12 @@ class Destinations:
         """An attempt at it is stalled after content, and the worker needs slots."""
         place.destination.stand(self._clock())
 
+    def stand_still(self) -> None:
+        """The worker can claim nothing: what becomes free is for destinations that have nothing under way, or move."""
+        now = self._clock()
+        for destination in self._destinations.values():
+            destination.stand(now)
+
     def paced(self, wait: Deferral) -> Deferral:
         """For how long to park what a policy lets wait, so that all of them do not come back at the same moment."""
         if not wait.every:  # all may go at that moment

@@ -1,7 +1,8 @@
 """test_attack_silent_at_the_dot — hosts that take content and do not reply to the dot do not stop other mail
 
 Owns: a worker that runs: sixty domains, each with a host of its own, accept a message, and so count as reached; then
-    they take more mail than the worker may hold, and do not answer the final dot until healthy mail is delivered.
+    they take more mail than the worker may hold, and do not answer the final dot until healthy mail is delivered. Half
+    of them take some seconds to answer RCPT, so that not all stand still when the worker first looks for such attempts.
 Guarantees: none of their attempts is cut off, for the host may have the message: each is sent once.
 See: queued/admission/aside.py; docs/explanation/admission.md, "Content that is not answered".
 """
@@ -30,13 +31,16 @@ if TYPE_CHECKING:
 
     from tests.fixtures.daemons.system import System
 
-BAD, HEALTHY, INFLIGHT, MORE = 60, 20, 200, 8
+BAD, HEALTHY, INFLIGHT, MORE = 60, 20, 200, 5
+SLOWLY = 6.0  # seconds: more than from one look to the next, and less than what ends an attempt
 
 
 def silent_at_the_dot(answers: asyncio.Event, sent: Counter[int], host: int) -> Callable[[bytes], Awaitable[bytes]]:
     """The answers of such a host; it counts final dots."""
 
     async def answer(line: bytes) -> bytes:
+        if host % 2 and sent[host] and line[:4].upper() == b"RCPT" and not answers.is_set():
+            await asyncio.sleep(SLOWLY)
         if line.strip() == b".":
             sent[host] += 1
             if sent[host] > 1:

@@ -1,4 +1,4 @@
-"""test_dispatch_order — which attempts of a claim begin at once, and which after the next claim"""
+"""test_dispatch_order — which attempts of a claim begin at once, and which after the next claim; small claims"""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import asyncio
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from queued import dispatch
 from queued.dispatch import Dispatcher
 from shared.config.queued.settings import Claim
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import pytest
 
 _PROVEN = range(100, 105)
 
@@ -87,8 +90,11 @@ class _Flight(_Queue):
         return None
 
 
-async def _ran(claims: Sequence[Sequence[int]], stop_after: int, made: type[_Queue] = _Queue) -> _Queue:
+async def _ran(
+    claims: Sequence[Sequence[int]], stop_after: int, made: type[_Queue] = _Queue, counted: int = 0
+) -> _Queue:
     queue, flight = made(claims, stop_after), _Flight([], 0)
+    flight.counted = counted
     settings = Claim.model_validate({"batch": 100, "inflight": 1000})
     given = cast("Any", queue)
     queue.dispatcher = Dispatcher(given, given, cast("Any", flight), given, given, given, settings)
@@ -128,3 +134,14 @@ async def test_what_waits_for_room_for_its_body_is_given_back_when_stopping() ->
         queue = await _ran([list(_PROVEN)], 9, Full)
     assert not [each for each in queue.did if isinstance(each, int)]
     assert queue.dismissed == list(_PROVEN)
+
+
+async def test_a_worker_without_room_for_long_claims_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Starved(_Queue):
+        def relieve(self) -> None:
+            self.did.append("relieve")
+
+    monkeypatch.setattr(dispatch, "_STARVED", 0.0)
+    async with asyncio.timeout(5):
+        queue = await _ran([[100]], 1, Starved, counted=990)
+    assert queue.did[:2] == ["relieve", "claim 10"]

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from functools import partial
 from time import monotonic
-from typing import Literal
+from types import SimpleNamespace
+from typing import Any, Literal
 
 import pytest
 
 from queued.admission.aside import Aside
 from queued.destinations.destination import Destination, Rest, Share, Waiting
+from queued.destinations.destinations import Destinations
 from queued.destinations.feedback import Steering
 from queued.values import Lease
 from queued.waiting.deferral import Deferral
 from queued.waiting.watchdog import AttemptStep, Phase, Watch, give_way
+from shared.config.queued.settings import Claim
+from shared.config.queued.transport import Transport
 
 
 def begun(watch: Watch, phase: Phase | None, *, still: float, ago: float = 0.0) -> AttemptStep:
@@ -188,3 +192,30 @@ async def test_a_destination_stalled_after_content_gets_no_new_attempt() -> None
     assert isinstance(destination.offer((0, 99), 1, 10, Share(100, 10_000), 12.0), Waiting)
     destination.stand(13.0)
     assert isinstance(destination.offer((0, 100), 1, 10, Share(100, 10_000), 13.0), Waiting), "it was just reached"
+
+
+async def test_a_worker_without_room_sends_no_more_to_destinations_that_have_attempts_and_do_not_move() -> None:
+    now = 0.0
+    transport = SimpleNamespace(settings=Transport(id="t", hostname="x"), way=lambda domain: domain)
+    reaches: dict[str, Any] = {"t": transport}
+    destinations = Destinations(reaches, Claim(), clock=lambda: now)
+
+    def offer(domain: str, number: int) -> Waiting | Deferral:
+        recipient = SimpleNamespace(domain=domain)
+        claimed: Any = SimpleNamespace(transportid="t", recipient=recipient, priority=0, id=number, size=10)
+        return destinations.offer((claimed,))
+
+    for domain in ("stalled", "moving", "idle"):
+        first = offer(domain, 1)
+        assert isinstance(first, Waiting)
+        destinations.leave(first, reached=True)
+    stalled, moving, now = offer("stalled", 2), offer("moving", 2), 11.0
+    assert isinstance(stalled, Waiting)
+    assert isinstance(moving, Waiting)
+    destinations.leave(moving, reached=True)
+    offer("moving", 3)
+    destinations.stand_still()
+    deferred = {domain: isinstance(offer(domain, 4), Deferral) for domain in ("stalled", "moving", "idle", "new")}
+    assert deferred == {"stalled": True, "moving": False, "idle": False, "new": False}
+    destinations.leave(stalled, reached=True)
+    assert isinstance(offer("stalled", 5), Waiting)
