@@ -114,6 +114,7 @@ class _Daemon:
         patience = self._config.shutdown.timeout.total_seconds()
         await lifecycle.step("requests", server.emptied(), patience, on=lambda: how_many(server.requests, "request"))
         await server.end()
+        await lifecycle.step("changes", self._service.changes.ended(), patience)
         receiver = self._service.receiver
         await lifecycle.step("spool", receiver.spool.drained(), receiver.patience)
         await lifecycle.step("hints", receiver.spool.notified(), 1.0, on=lambda: "PostgreSQL")

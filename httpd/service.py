@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from httpd.access.address import client_address
 from httpd.access.keys import Keys
+from httpd.console.changes import Changes
 from httpd.files import Files
 from httpd.sending.idempotency import UnderWay
 
@@ -37,6 +38,7 @@ class Service:
         self.receiver = receiver
         self.under_way = UnderWay()
         self.bodies = 0  # octets of all bodies that are being read or answered
+        self.changes = Changes(config.environment.database.connections)
         self.keys = Keys(pool, config.rates)
 
     def use(self, config: HttpdConfig) -> None:

@@ -11,6 +11,8 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
+from httpd.console.blocking import Blocking
+from httpd.console.decided import Decided
 from httpd.console.quarantine import Quarantine
 from httpd.console.sign_in import SignIn
 from httpd.console.site import NotSignedIn, Site
@@ -32,6 +34,8 @@ def made(service: Service) -> Starlette:
             Route("/console/static/{name}", site.static),
             *SignIn(site).routes(),
             *Quarantine(site).routes(),
+            *Decided(site).routes(),
+            *Blocking(site).routes(),
         ],
         exception_handlers=dict.fromkeys(kinds, site.failed),
     )

@@ -85,6 +85,11 @@ class Pages:
         return Response(self._static[name], headers=headers, media_type=STATIC[name])
 
 
+def template(name: str) -> str:
+    """A template as it is written."""
+    return (_ROOM / "templates" / name).read_text(encoding="utf-8")
+
+
 def seen(path: str) -> RedirectResponse:
     """Go on at another page, by GET."""
     return RedirectResponse(path, 303, HEADERS)

@@ -1,4 +1,4 @@
-"""quarantine — the pages of held mail: the quarantines, the mail in them, one message, and decisions with their undo
+"""quarantine — the pages of held mail: the quarantines, the mail in them, one message, and decisions
 
 Guarantees: a reviewer sees and decides about mail of quarantines that let this person, and of no others. A decision
     is made for mail that is still held, so what another reviewer decided meanwhile is shown, and stays. GET changes
@@ -16,22 +16,22 @@ from urllib.parse import urlencode
 from starlette.responses import HTMLResponse, StreamingResponse
 from starlette.routing import Route
 
-from httpd.console import body
+from httpd.console import body, decided
 from httpd.console.clean import clean
 from httpd.console.forms import form_of, query_of
-from httpd.console.pages import seen
+from httpd.console.numbers import LARGEST, number
 from httpd.console.visitor import may
 from httpd.problems import Problem
-from httpd.routes.acting import address, enough
+from httpd.routes.acting import address
 from operate.condition.words import words_of
 from operate.errors import NotNow, NotThere, Refused
 from operate.mime.markup import html_of, markup
 from operate.quarantine import content, decide, held
 from operate.quarantine.access import admit, narrowed
-from operate.queue import act, history, undo
+from operate.queue import act
 from operate.queue.act import By, Change, checked_reason
 from shared.config.condition.tree import ConditionError
-from shared.config.units import format_size
+from shared.config.units import format_duration, format_size
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from httpd.console.forms import Form
     from httpd.console.site import Site
     from operate.quarantine.access import Access
+    from operate.queue.act import Done, Watch
     from operate.sign_in import Session
 
 PAGE: Final = 50  # recipients
-_LARGEST: Final = 2**63 - 1
 _VERBS: Final = ("release", "delete")
 _RAW: Final = {**body.HEADERS, "Content-Security-Policy": "sandbox; default-src 'none'"}
 
@@ -89,8 +89,6 @@ class Quarantine:
             Route("/console/held/{id:int}/raw", self.raw),
             Route("/console/decide", self.preview),
             Route("/console/decide", self.decide, methods=["POST"]),
-            Route("/console/decided/{id:int}", self.decided),
-            Route("/console/decided/{id:int}/undo", self.undo, methods=["POST"]),
             Route(f"{body.PREFIX}/{{session:int}}/{{id:int}}/{{part:int}}/{{until:int}}/{{seal}}", self.body),
         ]
 
@@ -105,7 +103,7 @@ class Quarantine:
         """Held mail that fits a condition, in order of arrival."""
         session = await self._site.signed_in(request, "review")
         query = query_of(request)
-        condition, after = query.one("condition"), _number(query.one("after") or "0")
+        condition, after = query.one("condition"), number(query.one("after") or "0")
         values: dict[str, Any] = {"condition": condition, "after": after, "error": "", "mail": [], "more": None}
         try:
             async with self._site.visitors.acting(session) as connection:
@@ -126,40 +124,40 @@ class Quarantine:
         """One held message, read safely."""
         session = await self._site.signed_in(request, "review")
         id_, part = request.path_params["id"], query_of(request).one("part")
-        _number(str(id_))
+        number(str(id_))
         try:
             async with self._site.visitors.acting(session) as connection:
                 access = await self._access(connection)
-                shown = await held.message(connection, access, str(id_), _number(part) if part else None)
+                shown = await held.message(connection, access, str(id_), number(part) if part else None)
                 octets = await _octets(connection, shown.message)
         except (NotThere, NotNow) as error:
             return await self._gone(session, [id_], error)
         marks = await asyncio.to_thread(markup, octets)
-        number = int(part) if part and int(part) in marks.html else next(iter(marks.html), None)
+        shown_part = int(part) if part and int(part) in marks.html else next(iter(marks.html), None)
         links: Sequence[str] = ()
-        if number is not None:
-            found = await asyncio.to_thread(html_of, octets, number)
+        if shown_part is not None:
+            found = await asyncio.to_thread(html_of, octets, shown_part)
             cleaned = await clean(found[0]) if found else None
             links = cleaned.links if cleaned else ()
         parts = [
             {"number": at, "part": each, "hash": marks.hashes[at - 1] if at <= len(marks.hashes) else ""}
             for at, each in enumerate(shown.parts, 1)
         ]
-        frame = None if number is None else body.address(session, id_, number)
+        frame = None if shown_part is None else body.address(session, id_, shown_part)
         values: dict[str, Any] = {
             "mail": shown,
             "marks": marks,
             "parts": parts,
             "links": links,
             "frame": frame,
-            "html": number,
+            "html": shown_part,
         }
         return self._site.page("message", session, chosen=int(part) if part else None, **values)
 
     async def body(self, request: Request) -> Response:
         """The HTML of a part, for a frame of a page; the address says who may see it."""
         asked = request.path_params
-        if max(asked["session"], asked["id"], asked["part"]) > _LARGEST:
+        if max(asked["session"], asked["id"], asked["part"]) > LARGEST:
             raise Problem(HTTPStatus.NOT_FOUND, "there is nothing here")
         session = await self._site.visitors.numbered(asked["session"])
         if session is None or not body.is_good(session, asked["id"], asked["part"], asked["until"], asked["seal"]):
@@ -180,7 +178,7 @@ class Quarantine:
     async def raw(self, request: Request) -> Response:
         """The message exactly as it was submitted, as a file."""
         session = await self._site.signed_in(request, "review")
-        id_ = str(_number(str(request.path_params["id"])))
+        id_ = str(number(str(request.path_params["id"])))
         async with self._site.visitors.acting(session) as connection:
             message = await content.held(connection, await self._access(connection), id_)
             first = await content.piece(connection, message, 1)
@@ -205,41 +203,20 @@ class Quarantine:
         asked = _asked(form)
         try:
             by = By(reason=checked_reason(form.one("reason").strip()) or None)
-            async with self._site.visitors.acting(session) as connection:
-                access = await self._access(connection)
-                words = (await narrowed(connection, access, asked.verb, asked.words(), closing=not asked.ids)).words
-                plan = await act.plan(connection, asked.change(), words)
-                done = await act.act(connection, by, plan, enough=enough(request))
+
+            async def work(watch: Watch) -> Done:
+                async with self._site.visitors.acting(session) as connection:
+                    access = await self._access(connection)
+                    words = (await narrowed(connection, access, asked.verb, asked.words(), closing=not asked.ids)).words
+                    plan = await act.plan(connection, asked.change(), words)
+                    return await act.act(connection, by, plan, watch)
+
+            audit = await self._site.service.changes.begun(request, work)
         except (NotThere, NotNow) as error:
             return await self._gone(session, asked.ids, error)
         except (ConditionError, Refused) as error:
             return await self._preview(session, form, error.reason if isinstance(error, Refused) else str(error))
-        more = {"rest": done.wanted - done.done} if done.cut is not None else {}
-        query = urlencode({**more, "ids": ",".join(map(str, asked.ids))}) if asked.ids or more else ""
-        return seen(f"/console/decided/{done.audit}" + (f"?{query}" if query else ""))
-
-    async def decided(self, request: Request) -> Response:
-        """How far a decision came, and what became of the rest."""
-        session = await self._site.signed_in(request, "review")
-        query = query_of(request)
-        ids = [int(each) for each in query.one("ids").split(",") if each.isascii() and each.isdigit()][:PAGE]
-        async with self._site.visitors.acting(session) as connection:
-            [row] = await history.audit(connection, _number(str(request.path_params["id"])), 1)
-            others = await _decisions(connection, ids, row.id)
-        own = row.who == session.principal or may(session, "operate")
-        can = row.verb in act.LEFT and row.undone is None and row.done > 0
-        return self._site.page(
-            "decided", session, decision=row, others=others, undo=own and can, rest=query.one("rest")
-        )
-
-    async def undo(self, request: Request) -> Response:
-        """Take back a release, for mail that still waits."""
-        session = await self._site.signed_in(request, "review")
-        await form_of(request, session)
-        async with self._site.visitors.acting(session) as connection:
-            plan = await undo.plan(connection, _number(str(request.path_params["id"])))
-            done = await undo.undo(connection, By(), plan, enough=enough(request))
-        return seen(f"/console/decided/{done.audit}")
+        return decided.to(audit, asked.ids)
 
     async def _preview(self, session: Session, form: Form, error: str = "") -> Response:
         """The page that asks for a reason and for consent."""
@@ -250,31 +227,28 @@ class Quarantine:
                 kept = await narrowed(connection, access, asked.verb, asked.words(), closing=not asked.ids)
                 plan = await act.plan(connection, asked.change() if not error else decide.delete(), kept.words)
                 first = await held.mail(connection, kept.asking, after=0, limit=10)
-                others = await _decisions(connection, sorted(set(asked.ids) - {each.id for each in first}))
+                others = await decided.decisions(connection, sorted(set(asked.ids) - {each.id for each in first}))
         except (NotThere, NotNow) as gone:
             return await self._gone(session, asked.ids, gone)
         last = asked.last or ("" if asked.ids else str(plan.counted.last))
         values = {"asked": asked._replace(last=last), "wanted": plan.wanted, "size": format_size(plan.counted.bytes)}
+        values |= {"grace": await self._grace()}
         values |= {"first": first, "others": others, "reason": form.one("reason"), "error": error}
         status = HTTPStatus.UNPROCESSABLE_ENTITY if error else HTTPStatus.OK
         return self._site.page("decide", session, status=status, **values)
 
+    async def _grace(self) -> str:
+        """For how long a deletion can be undone, where nobody else needs the body."""
+        return format_duration((await self._site.service.files.queued()).maintenance.grace)
+
     async def _gone(self, session: Session, ids: Sequence[int], error: Refused) -> Response:
         """The page for mail that is held no more: who decided what."""
         async with self._site.visitors.acting(session) as connection:
-            others = await _decisions(connection, ids)
+            others = await decided.decisions(connection, ids)
         return self._site.page("gone", session, status=HTTPStatus.CONFLICT, others=others, why=error.reason)
 
     async def _access(self, connection: database.Connection) -> Access:
         return await admit(connection, await self._site.service.files.smtpd())
-
-
-async def _decisions(connection: database.Connection, ids: Sequence[int], than: int | None = None) -> list[Any]:
-    """What was decided last about each of these that is held no more; `than`: by another command than this one."""
-    if not ids:
-        return []
-    rows = await database.fetch(connection, "quarantine_decisions", ids=list(ids))
-    return [row for row in rows if row.audit != than]
 
 
 async def _octets(connection: database.Connection, message: Any) -> bytes:
@@ -288,15 +262,8 @@ def _asked(form: Form) -> Asked:
     verb = form.one("verb")
     if verb not in _VERBS:
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"verb: allowed: {' or '.join(_VERBS)}")
-    ids = sorted({_number(each) for each in form.every("id")})
+    ids = sorted({number(each) for each in form.every("id")})
     condition, last = form.one("condition"), form.one("last")
     if not ids and not condition.strip():
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "nothing is selected; select mail in the list first")
-    return Asked(verb, ids, condition, str(_number(last)) if last else "", form.one("to").strip())
-
-
-def _number(text: str) -> int:
-    """The number of a recipient, a part or a decision; Problem 404."""
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= _LARGEST):  # noqa: PLR2004 - digits
-        raise Problem(HTTPStatus.NOT_FOUND, "there is no such number")
-    return int(text)
+    return Asked(verb, ids, condition, str(number(last)) if last else "", form.one("to").strip())

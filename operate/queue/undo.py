@@ -3,7 +3,8 @@
 Owns: the commands that can be undone, and the changes of each.
 Guarantees: only the command's own changes are undone, so later changes stay: undoing a priority does not put mail on
     hold again. A hold is undone for mail that is still on hold, a release for mail that still waits and is not claimed;
-    a due time comes back only where nothing was tried since. Batches, audit and kills are as in operate.queue.act.
+    a due time comes back only where nothing was tried since. A deletion is undone, by a new row for each recipient, for
+    mail whose body is still kept. Batches, audit and kills are as in operate.queue.act.
 Raises: NotThere; NotNow, also where others keep the rows busy.
 See: sql/README.md, "Acting on the queue".
 """
@@ -23,6 +24,9 @@ from shared.postgres import database
 if TYPE_CHECKING:
     from operate.queue.act import By, Enough, Watch
 
+_DELETED: Final = "delete"
+#: The commands that can be undone.
+UNDOABLE: Final = frozenset({*LEFT, _DELETED})
 _TRIES: Final = 100  # of a batch whose rows another session moves at the same moment
 
 
@@ -46,12 +50,12 @@ async def plan(connection: database.Connection, audit: int) -> UndoPlan:
     if earlier is None:
         why = f"queue undo: there is no audit row {audit}"
         raise NotThere(why, f"{why}; `pillarbox queue audit` lists them")
-    if earlier.verb not in LEFT:
+    if earlier.verb not in UNDOABLE:
         raise NotNow(f"queue undo: audit {audit} is {earlier.verb!r}, which cannot be undone")
     if earlier.undone:
         raise NotNow(f"queue undo: audit {audit} was undone at {to_the_second(earlier.undone)}")
     [span] = await database.fetch(connection, "audit_span", id=audit)
-    change = Change("undo", "queue_restore", LEFT[earlier.verb], "changed back", values={"undoes": audit})
+    change = Change("undo", "queue_restore", LEFT.get(earlier.verb, ()), "changed back", values={"undoes": audit})
     return UndoPlan(audit, earlier.verb, span.recipients, change)
 
 
@@ -74,7 +78,10 @@ async def undo(
             if not portion:
                 break
             after = portion[-1].id
-            changed, skipped = await _restore(connection, change, done.audit, portion)
+            if planned.verb == _DELETED:
+                changed, skipped = await _bring_back(connection, done.audit, portion), 0
+            else:
+                changed, skipped = await _restore(connection, change, done.audit, portion)
             done.done += changed
             done.skipped += skipped
             moved()
@@ -83,6 +90,14 @@ async def undo(
                 return done
     await database.fetch(connection, "audit_finish", id=done.audit)
     return done
+
+
+async def _bring_back(connection: database.Connection, audit: int, portion: list[database.Row]) -> int:
+    """One batch of deleted recipients in one transaction: how many are there again."""
+    ids = [row.id for row in portion]
+    rows = await database.fetch(connection, "queue_restore_deleted", audit=audit, ids=ids)
+    await wake(connection, sorted({row.partid or "" for row in rows}))
+    return len(rows)
 
 
 async def _restore(

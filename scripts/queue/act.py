@@ -19,7 +19,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from operate.errors import Refused
 from operate.queue import act as operation
-from operate.queue.act import LEFT, By, checked_reason
+from operate.queue.act import By, checked_reason
+from operate.queue.undo import UNDOABLE
 from scripts.one_connection import system_user
 from scripts.options import count
 from scripts.output import consent, records
@@ -99,7 +100,7 @@ def told_if_interrupted(change: Change, done: Done) -> AbstractContextManager[No
     """Ctrl-C says what was done, and what can be done about it."""
 
     def words() -> str:
-        undo = f"`pillarbox queue undo {done.audit}` changes them back, " if change.verb in LEFT else ""
+        undo = f"`pillarbox queue undo {done.audit}` changes them back, " if change.verb in UNDOABLE else ""
         return (
             f"{change.said} {done.done} of {how_many(done.wanted, 'recipient')}; "
             f"audit {done.audit} has the exact number; {undo}the same command does the rest"

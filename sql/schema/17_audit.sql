@@ -55,22 +55,22 @@ BEGIN
     END IF;
 END $$;
 
--- Whether this is a release that was done in the name of whom this transaction acts for: its own reviewer may take it back.
-CREATE FUNCTION audit_own_release(audit bigint) RETURNS boolean
+-- Whether this is a release or a deletion that was done in the name of whom this transaction acts for, who may take it back.
+CREATE FUNCTION audit_own_decision(audit bigint) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
-    SELECT EXISTS (SELECT FROM audit a WHERE a.id = audit_own_release.audit AND a.verb = 'release' AND a.who = acted_for())
+    SELECT EXISTS (SELECT FROM audit a WHERE a.id = audit_own_decision.audit AND a.verb IN ('release', 'delete') AND a.who = acted_for())
 $$;
 
 -- Whether a recipient was released by a command that whom this transaction acts for is undoing, out of a quarantine that it reviews.
 CREATE FUNCTION audit_takes_back(recipient bigint, message uuid) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
     SELECT EXISTS (SELECT FROM audit u JOIN audit_rows r ON r.audit__id = u.undoes
-                    WHERE u.verb = 'undo' AND u.finished IS NULL AND u.who = acted_for() AND audit_own_release(u.undoes)
+                    WHERE u.verb = 'undo' AND u.finished IS NULL AND u.who = acted_for() AND audit_own_decision(u.undoes)
                       AND r.queue__id = recipient AND r.messages__id = message AND r.changed AND r.before->>'status' = 'HOLD'
                       AND may_review(r.before->>'quarantine'))
 $$;
 
--- Notes that a command begins; the number of its row. Reviewers decide about held mail, and undo their own releases alone.
+-- Notes that a command begins; the number of its row. Reviewers decide about held mail, and undo their own releases and deletions alone.
 CREATE FUNCTION audit_begin(operator text, verb text, condition text, argument jsonb, reason text,
                             undoes bigint, wanted bigint) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
@@ -78,7 +78,7 @@ DECLARE
     made bigint;
 BEGIN
     IF NOT is_operator() AND (verb NOT IN ('release', 'copy', 'redirect', 'bounce', 'delete', 'rescan', 'retention') OR undoes IS NOT NULL)
-       AND NOT (verb = 'undo' AND audit_own_release(undoes)) THEN
+       AND NOT (verb = 'undo' AND audit_own_decision(undoes)) THEN
         RAISE EXCEPTION '% may not %: only operators may', acting_for(), verb
             USING ERRCODE = 'insufficient_privilege', HINT = 'operators are members of the role that owns the queue, and principals with the role operator';
     ELSIF NOT coalesce(acting_has('{reviewer,operator,admin}'), true) THEN

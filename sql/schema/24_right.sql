@@ -48,7 +48,7 @@ BEGIN
                   next_retry)
         ON queue TO pillarbox_smtpd;
     GRANT USAGE ON SEQUENCE queue_id_seq TO pillarbox_smtpd;
-    GRANT EXECUTE ON FUNCTION spool_vanished TO pillarbox_smtpd;
+    GRANT EXECUTE ON FUNCTION spool_vanished, sender_blocked TO pillarbox_smtpd;
     GRANT SELECT ON users, suppressions, volumes_seen TO pillarbox_smtpd;
 
     -- queued reads mail and moves it on; it can neither make a message nor change one.
@@ -111,7 +111,8 @@ BEGIN
     GRANT UPDATE (status) ON queue TO pillarbox_reviewer;
     GRANT UPDATE (state), DELETE ON mail TO pillarbox_reviewer;
     GRANT EXECUTE ON FUNCTION audit_begin, audit_remember, audit_add, audit_finish, audit_older, queue_release_copies,
-        queue_redirect TO pillarbox_reviewer;
+        queue_redirect, queue_restore_deleted, sender_block, sender_unblock TO pillarbox_reviewer;
+    GRANT SELECT ON blocked_senders TO pillarbox_reviewer;
     GRANT SELECT, INSERT, UPDATE ON digests TO pillarbox_reviewer;
     GRANT SELECT, INSERT, DELETE ON digest_rows TO pillarbox_reviewer;
 

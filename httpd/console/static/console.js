@@ -33,7 +33,15 @@ function decide(verb) {
   form.requestSubmit(form.querySelector(`button[value=${verb}]`));
 }
 
+// The form that blocks the sender of the row that the keys are on, else of this page's message.
+function block() {
+  const link = document.getElementById("block");
+  if (link) link.click();
+  else if (at >= 0) location.assign(`${rows[at].querySelector("a").href}/block`);
+}
+
 const KEYS = {
+  b: block,
   j: () => go(at + 1),
   k: () => go(at - 1),
   o: () => at >= 0 && rows[at].querySelector("a").click(),

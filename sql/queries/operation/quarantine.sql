@@ -8,6 +8,18 @@ SELECT q.metadata->>'_quarantineid' AS id, count(*) AS recipients, pillarbox.may
  GROUP BY 1
  ORDER BY 1
 
+-- name: quarantine_block
+-- Blocks the sender of a held recipient, or its domain; a row with what is blocked, NULL for the null sender.
+SELECT target FROM pillarbox.sender_block(%(id)s::bigint, %(whole)s, %(reason)s, %(keep)s::interval)
+
+-- name: quarantine_blocked
+-- Senders that are blocked, by target, after one; `theirs` says that this person may end it.
+SELECT b.target, b.reason, b.who, b.since, b.expires, pillarbox.is_operator() OR b.who = pillarbox.acting_for() AS theirs
+  FROM pillarbox.blocked_senders b
+ WHERE (b.expires IS NULL OR b.expires > now()) AND b.target > %(after)s
+ ORDER BY b.target
+ LIMIT %(limit)s::bigint
+
 -- name: quarantine_decisions
 -- What was decided last about each of these recipients, and by whom, wherever they are now.
 WITH there AS (
@@ -118,3 +130,7 @@ SELECT a.id, a.result::text, a.finished FROM pillarbox.archive a WHERE a.id = AN
 -- name: quarantine_redirect
 -- Releases locked recipients to other addresses, and deletes the held ones in the same step.
 SELECT id, partid FROM pillarbox.queue_redirect(%(ids)s::bigint[], %(localparts)s::text[], %(domains)s::text[])
+
+-- name: quarantine_unblock
+-- Ends the block of a sender or a domain; a row says that there was one.
+SELECT target FROM pillarbox.sender_unblock(%(target)s)

@@ -154,6 +154,10 @@ UPDATE pillarbox.queue q
  WHERE q.id = ANY (%(ids)s::bigint[]) AND q.id = r.queue__id AND r.messages__id = q.messages__id AND r.changed
 RETURNING q.id, q.metadata->>'_partid' AS partid
 
+-- name: queue_restore_deleted
+-- Brings back those of these recipients that a command deleted and whose bodies are kept, as new rows.
+SELECT id, partid FROM pillarbox.queue_restore_deleted(%(audit)s::bigint, %(ids)s::bigint[])
+
 -- name: queue_shape
 -- Recipients that fit a condition by destination and age, the fullest destinations first; bucket 0 is below the first
 -- bound (minutes). The row without a destination is all of them together.

@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING
 from httpd.console import body
 from httpd.console.clean import clean, cleaned
 from operate.sign_in import Session
+from tests.fixtures.daemons.api import Api
 from tests.fixtures.daemons.console import path_of, post, signed_in
 from tests.fixtures.database.reviewing import hold
+from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
     import httpx
     import pytest
 
-    from tests.fixtures.daemons.api import Api
+    from tests.fixtures.daemons.system import System
     from tests.fixtures.database.factory import Factory
 
 PDF = b"%PDF-1.4 not really"
@@ -200,7 +202,12 @@ async def test_a_decision_is_previewed_made_with_a_reason_and_a_release_is_taken
     assert ("It was undone" in again.text, "/undo" in again.text) == (True, False)
 
     deleted = await post(client, page, "/console/decide", verb="delete", id=[three], reason="")
-    assert "/undo" not in (await client.get(path_of(deleted))).text
+    taken_back = await post(client, path_of(deleted), f"{path_of(deleted).partition('?')[0]}/undo")
+    assert "1 recipient of 1 changed" in (await client.get(path_of(taken_back))).text
+    again = factory.sql(
+        "SELECT status::text, metadata FROM pillarbox.queue WHERE metadata->>'_requeued' = %(id)s", id=str(three)
+    )
+    assert [(row.status, row.metadata["_quarantineid"]) for row in again] == [("HOLD", "spam")]
     [audit] = factory.sql("SELECT who, reason, verb FROM pillarbox.audit WHERE verb = 'release'")
     assert (audit.who, audit.reason) == ("rita", "known sender")
 
@@ -251,6 +258,58 @@ async def test_what_another_reviewer_decided_meanwhile_is_shown_and_stays(api: A
         assert (late.status_code, "<b>delete</b> by rita" in late.text) == (409, True), path
     late = await post(mary, "/console/account", "/console/decide", verb="release", id=[one], reason="fine")
     assert (late.status_code, "<b>delete</b> by rita" in late.text) == (409, True)
+
+
+async def test_a_large_decision_goes_on_while_its_page_shows_how_far_it_is(api: Api, factory: Factory) -> None:
+    ids = hold(factory, "spam", count=2500)
+    client = await signed_in(api, "rita", "reviewer")
+    # Another session has the last recipient locked, so that the decision waits after two batches.
+    with factory.another() as other:
+        other.execute("BEGIN")
+        other.execute("SELECT FROM pillarbox.queue WHERE id = %s FOR UPDATE", [ids[-1]])
+        form = {"verb": "delete", "condition": "quarantine=spam", "last": str(ids[-1]), "reason": "a campaign"}
+        sent = path_of(await post(client, "/console/account", "/console/decide", **form))
+
+        async def halfway() -> bool:
+            page = await client.get(sent)
+            assert (page.headers["refresh"], "It goes on" in page.text, "/undo" in page.text) == ("2", True, False)
+            return "2000 recipients of 2500 changed" in page.text
+
+        await eventually(halfway, "two batches are done")
+        other.execute("ROLLBACK")
+
+    async def over() -> bool:
+        page = await client.get(sent)
+        return "2500 recipients of 2500 changed" in page.text and "refresh" not in page.headers
+
+    await eventually(over, "the decision is over")
+
+
+async def test_a_decision_that_httpd_did_not_end_says_what_was_done(system: System, factory: Factory) -> None:
+    ids = hold(factory, "spam", count=1001)
+    async with Api(system, await system.httpd()) as api:
+        client = await signed_in(api, "rita", "reviewer")
+        with factory.another() as other:
+            other.execute("BEGIN")
+            other.execute("SELECT FROM pillarbox.queue WHERE id = %s FOR UPDATE", [ids[-1]])
+            form = {"verb": "delete", "condition": "quarantine=spam", "last": str(ids[-1]), "reason": ""}
+            sent = path_of(await post(client, "/console/account", "/console/decide", **form))
+            await eventually(lambda: factory.one("SELECT done FROM pillarbox.audit") == 1000, "one batch is done")
+            await api.daemon.kill()
+    async with Api(system, await system.httpd("second")) as api:
+        page = await (await signed_in(api, "rita")).get(sent)
+        assert "1000 recipients of 1001 changed" in page.text
+        assert "It did not come to its end" in page.text
+
+
+async def test_a_reviewer_takes_back_no_decision_of_another_and_an_operator_does(api: Api, factory: Factory) -> None:
+    [gone] = hold(factory, "spam")
+    rita, mary = await signed_in(api, "rita", "reviewer"), await signed_in(api, "mary", "reviewer")
+    page = f"/console/decide?verb=delete&id={gone}"
+    sent = path_of(await post(rita, page, "/console/decide", verb="delete", id=[gone], reason="")).partition("?")[0]
+    assert f"{sent}/undo" not in (await mary.get(sent)).text
+    assert (await post(mary, "/console/account", f"{sent}/undo")).status_code == 403
+    assert factory.one("SELECT count(*) FROM pillarbox.queue WHERE status = 'HOLD'") == 0
 
 
 async def test_a_reviewer_takes_back_no_release_of_another_and_an_operator_does(api: Api, factory: Factory) -> None:

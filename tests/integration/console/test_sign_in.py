@@ -36,6 +36,10 @@ ADDRESSES: Final = [
     ("POST", "/console/decide", True),
     ("GET", "/console/decided/4711", True),
     ("POST", "/console/decided/4711/undo", True),
+    ("GET", "/console/blocked", True),
+    ("POST", "/console/blocked/end", True),
+    ("GET", "/console/held/{id}/block", True),
+    ("POST", "/console/held/{id}/block", True),
     ("POST", "/console/sign-out", False),
     ("POST", "/console/sign-out-everywhere", False),
 ]
