@@ -238,8 +238,11 @@ class Quarantine:
         return self._site.page("decide", session, status=status, **values)
 
     async def _grace(self) -> str:
-        """For how long a deletion can be undone, where nobody else needs the body."""
-        return format_duration((await self._site.service.files.queued()).maintenance.grace)
+        """For how long a body stays that no recipient needs any more; empty where this host has no queued.yaml."""
+        try:
+            return format_duration((await self._site.service.files.queued()).maintenance.grace)
+        except NotNow:
+            return ""
 
     async def _gone(self, session: Session, ids: Sequence[int], error: Refused) -> Response:
         """The page for mail that is held no more: who decided what."""

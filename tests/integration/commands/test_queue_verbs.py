@@ -207,13 +207,14 @@ def test_a_bounce_has_no_undo_and_says_so(factory: Factory, pillarbox: Pillarbox
 
 
 def test_a_deletion_is_undone_once_while_the_body_is_kept(factory: Factory, pillarbox: Pillarbox) -> None:
-    held, waiting, gone = factory.row(status="HOLD"), factory.row(retry_count=2), factory.row()
+    held, waiting, gone = factory.row(status="HOLD"), factory.row(), factory.row()
     factory.sql('UPDATE pillarbox.queue SET metadata = \'{"_quarantineid": "spam"}\' WHERE id = %(id)s', id=held)
+    factory.sql("UPDATE pillarbox.queue SET retry_count = 2 WHERE id = %(id)s", id=waiting)
     done = pillarbox.json("delete", f"id={held},{waiting},{gone}", "--yes")
-    # One of them has been finished by maintenance, another one's body has been collected.
-    factory.sql("SELECT pillarbox.maintain_finish(now(), 'worker', 1)")
+    # The body of one has been collected, and then another one has been finished by maintenance.
     factory.sql("DELETE FROM pillarbox.queue WHERE id = %(id)s", id=gone)
     factory.sql("SELECT pillarbox.maintain_sweep(now() + interval '1 h', '1 s', '1 s', 10)")
+    factory.sql("SELECT * FROM pillarbox.maintain_finish(now(), 'worker', 1)")
     told = pillarbox.json("undo", str(done["audit"]), "--yes")
     assert (told["wanted"], told["done"], told["gone"]) == (3, 2, 1)
     again = {row.metadata["_requeued"]: row for row in factory.queue() if "_requeued" in (row.metadata or {})}

@@ -204,10 +204,10 @@ async def test_a_decision_is_previewed_made_with_a_reason_and_a_release_is_taken
     deleted = await post(client, page, "/console/decide", verb="delete", id=[three], reason="")
     taken_back = await post(client, path_of(deleted), f"{path_of(deleted).partition('?')[0]}/undo")
     assert "1 recipient of 1 changed" in (await client.get(path_of(taken_back))).text
-    again = factory.sql(
+    back = factory.sql(
         "SELECT status::text, metadata FROM pillarbox.queue WHERE metadata->>'_requeued' = %(id)s", id=str(three)
     )
-    assert [(row.status, row.metadata["_quarantineid"]) for row in again] == [("HOLD", "spam")]
+    assert [(row.status, row.metadata["_quarantineid"]) for row in back] == [("HOLD", "spam")]
     [audit] = factory.sql("SELECT who, reason, verb FROM pillarbox.audit WHERE verb = 'release'")
     assert (audit.who, audit.reason) == ("rita", "known sender")
 
