@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from httpd.access.address import client_address
 from httpd.access.keys import Keys
-from httpd.console.changes import Changes
+from httpd.changes import Changes
 from httpd.files import Files
 from httpd.sending.idempotency import UnderWay
 

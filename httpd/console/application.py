@@ -5,15 +5,17 @@ See: httpd/app.py, which serves it beside the API.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
+from httpd.console.acting import Acting
 from httpd.console.blocking import Blocking
 from httpd.console.decided import Decided
 from httpd.console.quarantine import Quarantine
+from httpd.console.queue import Queue
 from httpd.console.sign_in import SignIn
 from httpd.console.site import NotSignedIn, Site
 from shared.errors import PillarboxError
@@ -23,22 +25,27 @@ if TYPE_CHECKING:
     from httpd.service import Service
 
 
+_ROOMS: Final = (SignIn, Queue, Acting, Quarantine, Decided, Blocking)
+
+
 def made(service: Service) -> Starlette:
     """The application."""
     site = Site(service)
     kinds = (NotSignedIn, HTTPException, PillarboxError, *database.REFUSAL, *database.OUTAGE, Exception)
     application = Starlette(
-        routes=[
-            Route("/", site.entrance),
-            Route("/console", site.entrance),
-            Route("/console/static/{name}", site.static),
-            *SignIn(site).routes(),
-            *Quarantine(site).routes(),
-            *Decided(site).routes(),
-            *Blocking(site).routes(),
-        ],
+        routes=pages_of(site),
         exception_handlers=dict.fromkeys(kinds, site.failed),
     )
     application.router.redirect_slashes = False
     application.state.service = service
     return application
+
+
+def pages_of(site: Site) -> list[Route]:
+    """Every page by its address."""
+    return [
+        Route("/", site.entrance),
+        Route("/console", site.entrance),
+        Route("/console/static/{name}", site.static),
+        *(route for room in _ROOMS for route in room(site).routes()),
+    ]

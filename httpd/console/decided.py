@@ -2,7 +2,7 @@
 
 Guarantees: GET changes nothing. What can be undone has a button for who may: who did it, and operators. A change that
     goes on is shown as it goes on: the page loads itself again.
-See: operate/queue/undo.py; httpd/console/changes.py.
+See: operate/queue/undo.py; httpd/changes.py.
 """
 
 from __future__ import annotations

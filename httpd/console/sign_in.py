@@ -49,7 +49,8 @@ class SignIn:
     async def begin(self, request: Request) -> Response:
         """The page that this person works with."""
         session = await self._site.signed_in(request)
-        return seen("/console/quarantine" if may(session, "review") else "/console/account")
+        places = {"operate": "queue", "review": "quarantine", "read": "queue"}
+        return seen(f"/console/{next((place for scope, place in places.items() if may(session, scope)), 'account')}")
 
     async def show(self, request: Request) -> Response:
         """The form for name and password."""

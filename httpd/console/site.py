@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from httpd.service import Service
     from operate.sign_in import Session
 
-_ROLES: Final = {"review": "reviewer, operator or admin"}
+_ROLES: Final = {
+    "read": "viewer, reviewer, operator or admin",
+    "review": "reviewer, operator or admin",
+    "operate": "operator or admin",
+}
 
 
 class NotSignedIn(Exception):
@@ -53,8 +57,10 @@ class Site:
     def page(self, name: str, session: Session | None, /, *, status: int = 200, **values: Any) -> HTMLResponse:
         """A page for this person."""
         token = "" if session is None else forms.token(session)
-        reviews = session is not None and may(session, "review")
-        return self._pages.page(name, session, token, {"reviews": reviews, **values}, status=status)
+        allowed = {
+            f"may_{scope}": session is not None and may(session, scope) for scope in ("read", "review", "operate")
+        }
+        return self._pages.page(name, session, token, {**allowed, **values}, status=status)
 
     async def entrance(self, _: Request) -> Response:
         """Where people arrive who type no path."""

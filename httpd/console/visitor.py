@@ -64,10 +64,10 @@ class Visitors:
         async with self._service.pool.connection() as connection:
             return await sign_in.find(connection, self._service.config.console.idle, number=number)
 
-    def acting(self, session: Session) -> AbstractAsyncContextManager[database.Connection]:
-        """A connection that acts for the person, whose statements take no longer than allowed."""
+    def acting(self, session: Session, most: float | None = None) -> AbstractAsyncContextManager[database.Connection]:
+        """A connection that acts for the person, whose statements take no longer than allowed, or than `most`."""
         seconds = self._service.config.timeout.query.total_seconds()
-        return acting.borrowed(self._service.pool, session.principal, seconds)
+        return acting.borrowed(self._service.pool, session.principal, seconds if most is None else min(seconds, most))
 
     async def sign_in(self, request: Request, name: str, password: str) -> tuple[str, str]:
         """Begin a session by a password: its cookie, and who it is; Problem 401, 429 or 503."""

@@ -40,6 +40,10 @@ SELECT count(*) AS recipients, count(DISTINCT q.messages__id) AS messages, coale
   FROM pillarbox.queue q
  WHERE {condition} AND q.status = ANY (%(statuses)s::pillarbox.queue_status[])
 
+-- name: queue_count_some
+-- How many recipients fit a condition, counted up to so many.
+SELECT count(*) AS recipients FROM (SELECT FROM pillarbox.queue_state q WHERE {condition} LIMIT %(most)s::bigint) AS found
+
 -- name: queue_due
 -- Makes locked recipients due at another time; a time that has passed means now.
 UPDATE pillarbox.queue q SET next_retry = greatest(%(at)s::timestamptz, now())

@@ -5,11 +5,16 @@ Owns: proofs about httpd/console/sign_in.py, visitor.py and forms.py, and sql/sc
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from starlette.routing import Route
 
+from httpd.console.application import pages_of
+from httpd.console.body import PREFIX
 from httpd.console.pages import HEADERS
+from httpd.console.site import Site
 from tests.fixtures.daemons.api import Api
 from tests.fixtures.daemons.console import PASSWORD, link, path_of, post, set_password, signed_in
 from tests.fixtures.database.operating import write_config
@@ -23,25 +28,32 @@ if TYPE_CHECKING:
     from tests.fixtures.database.factory import Factory
 
 ROLES: Final = ("viewer", "reviewer", "operator", "admin", "sender")
-REVIEW: Final = frozenset({"reviewer", "operator", "admin"})
-#: Each address of the console that is for people who are signed in, by method, and whether it is for reviewers alone.
+ALL: Final = frozenset(ROLES)
+READ: Final = ALL - {"sender"}
+REVIEW: Final = READ - {"viewer"}
+OPERATE: Final = REVIEW - {"reviewer"}
+#: Each address of the console that is for people who are signed in, by method, and for whom.
 ADDRESSES: Final = [
-    ("GET", "/console/", False),
-    ("GET", "/console/account", False),
-    ("GET", "/console/quarantine", True),
-    ("GET", "/console/held", True),
-    ("GET", "/console/held/{id}", True),
-    ("GET", "/console/held/{id}/raw", True),
-    ("GET", "/console/decide?verb=release&id={id}", True),
-    ("POST", "/console/decide", True),
-    ("GET", "/console/decided/4711", True),
-    ("POST", "/console/decided/4711/undo", True),
-    ("GET", "/console/blocked", True),
-    ("POST", "/console/blocked/end", True),
-    ("GET", "/console/held/{id}/block", True),
-    ("POST", "/console/held/{id}/block", True),
-    ("POST", "/console/sign-out", False),
-    ("POST", "/console/sign-out-everywhere", False),
+    ("GET", "/console/", ALL),
+    ("GET", "/console/account", ALL),
+    ("GET", "/console/queue", READ),
+    ("GET", "/console/queue/{id}", READ),
+    ("GET", "/console/act?verb=delete&id={id}", OPERATE),
+    ("POST", "/console/act", OPERATE),
+    ("GET", "/console/quarantine", REVIEW),
+    ("GET", "/console/held", REVIEW),
+    ("GET", "/console/held/{id}", REVIEW),
+    ("GET", "/console/held/{id}/raw", REVIEW),
+    ("GET", "/console/decide?verb=release&id={id}", REVIEW),
+    ("POST", "/console/decide", REVIEW),
+    ("GET", "/console/decided/4711", REVIEW),
+    ("POST", "/console/decided/4711/undo", REVIEW),
+    ("GET", "/console/blocked", REVIEW),
+    ("POST", "/console/blocked/end", REVIEW),
+    ("GET", "/console/held/{id}/block", REVIEW),
+    ("POST", "/console/held/{id}/block", REVIEW),
+    ("POST", "/console/sign-out", ALL),
+    ("POST", "/console/sign-out-everywhere", ALL),
 ]
 
 
@@ -109,19 +121,33 @@ async def test_every_address_asks_for_a_session_and_for_the_role_and_every_page_
     async with Api(system, await system.httpd()) as api:
         people = {role: await signed_in(api, role, role) for role in ROLES}
         nobody = await api.client()
-        for method, address, reviewers in ADDRESSES:
+        for method, address, allowed in ADDRESSES:
             path = address.replace("{id}", str(held))
             answer = await nobody.request(method, path)
             assert path_of(answer).startswith("/console/sign-in"), (method, path)
             for role, client in people.items():
                 # Without a form: whom the page is for gets 415, and nothing is changed.
                 answer = await client.request(method, path)
-                refused = reviewers and role not in REVIEW
+                refused = role not in allowed
                 assert (answer.status_code == 403) == refused, (method, path, role, answer.text)
                 assert answer.status_code != 415 or method == "POST"
                 if not path.endswith("/raw") or refused:
                     assert {name: answer.headers[name] for name in HEADERS} == HEADERS, (path, role)
         assert [row.status for row in factory.queue(held)] == ["HOLD"]
+
+
+def test_every_route_is_among_these_addresses() -> None:
+    open_to_all = {"/", "/console", "/console/sign-in", "/console/link", "/console/static/{name}"}
+    site = Site.__new__(Site)
+    routes = {
+        (method, route.path)
+        for route in pages_of(site)
+        if isinstance(route, Route) and route.path not in open_to_all and not route.path.startswith(PREFIX)
+        for method in route.methods or ()
+        if method != "HEAD"
+    }
+    asked = {(method, address.partition("?")[0].replace("4711", "{id}")) for method, address, _ in ADDRESSES}
+    assert {(method, re.sub(r"\{(\w+):\w+\}", r"{\1}", path)) for method, path in routes} == asked
 
 
 async def test_a_form_counts_only_with_the_token_of_its_session_and_from_our_own_pages(
