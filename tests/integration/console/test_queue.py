@@ -72,8 +72,8 @@ async def test_a_recipient_has_its_envelope_header_tries_and_history_with_everyt
     factory.sql(
         """INSERT INTO pillarbox.attempts (ts, queue__id, messages__id, retry_count, token, worker, transportid,
                   recipientdomain, size, remote, outcome, scope, reply_code, reply_text, duration, tls)
-           VALUES (now(), %(id)s, %(message)s, 1, 7, 'w1', 'default',
-                   'example.com', 9, '192.0.2.25:25', 'deferred', 'recipient', 450, '450 <script>x</script>', '1.5 s', 'TLSv1.3 AES verified')""",
+           VALUES (now(), %(id)s, %(message)s, 1, 7, 'w1', 'default', 'example.com', 9, '192.0.2.25:25', 'deferred',
+                   'recipient', 450, '450 <script>x</script>', '1.5 s', 'TLSv1.3 AES verified')""",
         id=id_,
         message=message,
     )
