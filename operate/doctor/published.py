@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 from operate.doctor.checks import Finding, Severity, listed
 from queued.routing.dns_answer import Answer
-from queued.routing.resolver import Resolver
 from queued.signing.keys import UnusableKey, read_key
 from queued.signing.records import difference, published_keys
 from queued.signing.sign import published
@@ -24,6 +23,7 @@ from shared.how_many import how_many
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from queued.routing.resolver import Resolver
     from shared.config.queued.settings import QueuedConfig
     from shared.config.queued.signing import SigningKey
 
@@ -31,21 +31,17 @@ _SPF, _DKIM, _DMARC, _REVERSE = "domain.spf", "domain.dkim", "domain.dmarc", "ho
 _PATIENCE: Final = 10.0  # seconds for each question
 
 
-async def records(queued: QueuedConfig) -> list[Finding]:
+async def records(queued: QueuedConfig, resolver: Resolver) -> list[Finding]:
     """A finding for each kind of record."""
     keys = [(key, domain) for rule in queued.signing.rules for key, domain in published_keys(rule)]
     domains = sorted({domain for _, domain in keys})
     names = sorted({each.hostname for each in queued.transports if each.connection.mode == "mx" and each.hostname})
-    resolver = Resolver(queued.routing.dns)
-    try:
-        spf, dmarc, faults, pointers = await asyncio.gather(
-            _each(domains, lambda domain: resolver.txt(domain, "v=spf1")),
-            _each(domains, lambda domain: _dmarc(resolver, domain)),
-            asyncio.gather(*(asyncio.to_thread(_key, key, domain) for key, domain in keys)),
-            _each(names, lambda name: _pointers(resolver, name)),
-        )
-    finally:
-        await resolver.close()
+    spf, dmarc, faults, pointers = await asyncio.gather(
+        _each(domains, lambda domain: resolver.txt(domain, "v=spf1")),
+        _each(domains, lambda domain: _dmarc(resolver, domain)),
+        asyncio.gather(*(asyncio.to_thread(_key, key, domain) for key, domain in keys)),
+        _each(names, lambda name: _pointers(resolver, name)),
+    )
     found = [(f"{key.selector}._domainkey.{domain}", fault) for (key, domain), fault in zip(keys, faults, strict=True)]
     return [sender_policy(spf), signatures(dict(found)), policy(dmarc), reverse(pointers)]
 

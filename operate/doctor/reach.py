@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 from operate.doctor.checks import Finding, Severity, listed
 from queued.deliver import Transport
-from queued.routing.resolver import Resolver
 from queued.routing.route import Fixed, Unroutable, choose
 from queued.smtp.client import SmtpConnection
 from queued.smtp.lmtp import LmtpConnection
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from queued.routing.dns_answer import Answer
+    from queued.routing.resolver import Resolver
     from queued.routing.route import Hop
     from queued.tls.demanded import TlsWanted
     from shared.config.queued.settings import QueuedConfig
@@ -43,18 +43,11 @@ _TIMEOUTS: Final = replace(
 )
 
 
-async def reached(queued: QueuedConfig, refused: Collection[str]) -> list[Finding]:
+async def reached(queued: QueuedConfig, refused: Collection[str], resolver: Resolver) -> list[Finding]:
     """A finding for each transport with hosts of its own; `refused`: transports whose login is refused already."""
-    resolver = Resolver(queued.routing.dns)
-    try:
-        each = await asyncio.gather(
-            *(
-                _transport(settings, queued, resolver, login=settings.id not in refused)
-                for settings in queued.transports
-            )
-        )
-    finally:
-        await resolver.close()
+    each = await asyncio.gather(
+        *(_transport(settings, queued, resolver, login=settings.id not in refused) for settings in queued.transports)
+    )
     return [finding for finding in each if finding] or [
         Finding(_REACHED, Severity.OK, "no transport names hosts to try")
     ]
@@ -122,18 +115,14 @@ async def _talk(hop: Hop, tls: TlsWanted, transport: Transport, *, login: bool) 
     return True, words + (", logged in" if known else "")
 
 
-async def names(smtpd: SmtpdConfig, queued: QueuedConfig) -> Finding:
+async def names(smtpd: SmtpdConfig, queued: QueuedConfig, resolver: Resolver) -> Finding:
     """Whether DNS answers, and knows the names that we give other hosts."""
     given = [server.hostname for server in smtpd.servers] + [each.hostname for each in queued.transports]
     ours = sorted(
         {name or socket.getfqdn() for name in given} - {name for name in given if name and name.startswith("[")}
     )
     by_mx = any(each.connection.mode == "mx" for each in queued.transports)
-    resolver = Resolver(queued.routing.dns)
-    try:
-        answers = await asyncio.gather(*(_addresses(resolver, name) for name in ours))
-    finally:
-        await resolver.close()
+    answers = await asyncio.gather(*(_addresses(resolver, name) for name in ours))
     return named(dict(zip(ours, answers, strict=True)), by_mx=by_mx)
 
 

@@ -25,6 +25,7 @@ from operate.doctor.server import disk
 from operate.doctor.windows import windows
 from operate.shapes import checks as shapes
 from operate.shapes.checks import Diagnosis
+from queued.routing.resolver import Resolver
 from shared.errors import DatabaseUnavailable
 from shared.host_name import own_name
 from shared.postgres import database
@@ -60,9 +61,13 @@ async def examine(
         usage = shutil.disk_usage(environment.var)
         findings.append(disk(usage.free, usage.total, limits or Limits()))
     if not offline:
-        findings += await reach.reached(queued, refused_by(findings))
-        findings.append(await reach.names(smtpd, queued))
-        findings += await published.records(queued)
+        resolver = Resolver(queued.routing.dns)
+        try:
+            findings += await reach.reached(queued, refused_by(findings), resolver)
+            findings.append(await reach.names(smtpd, queued, resolver))
+            findings += await published.records(queued, resolver)
+        finally:
+            await resolver.close()
     order = list(CHECKS)
     return sorted(findings, key=lambda finding: (-finding.verdict, order.index(finding.check)))
 

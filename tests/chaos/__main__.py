@@ -19,7 +19,7 @@ import tempfile
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tests.chaos import report
 from tests.chaos.arena import CannotRunError
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from tests.chaos.cells import Cell
     from tests.fixtures.database.killable import Killable
 
-LIMIT: Final = 240.0  # seconds that a cell may take before it counts as stuck
-
 
 async def run_all(
     cells: list[Cell], seeds: range, server: Killable, folder: Path, say: Callable[[str], None]
@@ -45,7 +43,7 @@ async def run_all(
         for cell in cells:
             await asyncio.to_thread(server.start)
             try:
-                async with asyncio.timeout(LIMIT):
+                async with asyncio.timeout(cell.stuck):
                     outcome = await run_cell(cell, server, folder / f"{cell.name}-{seed}", seed)
             except CannotRunError as missing:
                 run.unrun.append(f"{cell.name}, seed {seed}: could not run: {missing}")

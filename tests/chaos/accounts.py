@@ -173,6 +173,10 @@ class Accounts:
         waits = [entry.arrivals[0] - since for entry in self._accepted_by(since) if entry.arrivals]
         return max(0.0, *waits, 0.0)
 
+    def arrived_since(self, at: float) -> set[Key]:
+        """The recipients whose mail arrived after this."""
+        return {key for key, entry in self.entries.items() if entry.arrivals and entry.arrivals[-1] >= at}
+
     def lost(self) -> list[Key]:
         """The missing recipients."""
         return [key for key, entry in self.entries.items() if entry.accepted and not entry.arrivals]

@@ -30,6 +30,7 @@ class Cell:
     crosses: connections to PostgreSQL lead through a proxy, and connections to the sink through another.
     forgives: a pattern of log lines that are this fault's own and no fault of ours. refuses: may refuse mail for good.
     face: how applications submit; tests/chaos/applications says what they are promised. hooked: events go to a webhook.
+    stuck: seconds after which it counts as stuck.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Cell:
     forgives: str = ""
     face: Face = "smtp"
     hooked: bool = False
+    stuck: float = 240.0
 
     @property
     def limit(self) -> float:
@@ -96,6 +98,16 @@ CELLS: Final = (
     ),
     _killed("httpd-before-answer", _HTTPD, "COMMIT known, before 202", "receive.before_reply:kill:60", face="http"),
     Cell("httpd-postmaster", "PostgreSQL, kill -9, under httpd", _RANDOM, "postmaster", lease=15, face="http"),
+    Cell(
+        "httpd-throughout",
+        "httpd, a worker, PostgreSQL, kill -9, in turn",
+        "25 times in 10,000 sends",
+        "throughout",
+        lease=8,
+        stuck=1200,
+        recovers="lease",
+        face="http",
+    ),
     # collectors of account mail
     _killed(
         "collector-before-commit",
@@ -111,6 +123,16 @@ CELLS: Final = (
         _RANDOM,
         "postmaster",
         lease=15,
+        face="accounts",
+    ),
+    Cell(
+        "collector-throughout",
+        "a collector, a worker, PostgreSQL, kill -9, in turn",
+        "25 times in 10,000 sign-ups",
+        "throughout",
+        lease=8,
+        stuck=1200,
+        recovers="lease",
         face="accounts",
     ),
     # workers

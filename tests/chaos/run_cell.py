@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Final, LiteralString
 
-from tests.chaos import strikes_around, strikes_daemons, strikes_database, strikes_storm
+from tests.chaos import strikes_around, strikes_daemons, strikes_database, strikes_storm, strikes_throughout
 from tests.chaos.arena import BOX, arena
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _ENOUGH: Final = 60  # recipients accepted and delivered after a fault, before the load ends
 _DRAIN: Final = 12.0  # after this many seconds and two leases without an arrival, the remaining mail counts as lost
 
-_STRIKES: Final = (strikes_daemons, strikes_database, strikes_around, strikes_storm)
+_STRIKES: Final = (strikes_daemons, strikes_database, strikes_around, strikes_storm, strikes_throughout)
 
 
 @dataclass(frozen=True, slots=True)

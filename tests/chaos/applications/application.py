@@ -23,6 +23,7 @@ class Application:
         self.accounts = accounts
         self._window = window
         self.open = True
+        self.sent = 0  # messages whose acceptance is known
 
     async def run(self, sessions: int = 6) -> None:
         """Submit until stopped."""

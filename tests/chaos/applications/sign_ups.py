@@ -71,7 +71,6 @@ class SignUps(Application):
         self._uri = uri
         self._box = box
         self._numbers = count(1)
-        self._signed_up = 0
         mail = AccountMail.model_validate(_MAIL)
         self._composer = Composer(mail, Templates(None, "en"), Signer(bytes.fromhex(_KEY), "k"), installation)
 
@@ -88,7 +87,7 @@ class SignUps(Application):
             while connection is None or not await self._committed(connection, login, sample):
                 connection = await self._connected(connection)
             self.accounts.answer(sample, ["250 committed"], monotonic())
-            self._signed_up += 1
+            self.sent += 1
         if connection is not None:
             await connection.close()
 
@@ -125,7 +124,7 @@ class SignUps(Application):
         """Tokens that were not queued, or twice."""
         queued, waiting = await arena.value(_QUEUED), await arena.value(_UNCOLLECTED)
         found = {
-            f"{self._signed_up} accounts signed up, mail for {queued} was queued": queued != self._signed_up,
+            f"{self.sent} accounts signed up, mail for {queued} was queued": queued != self.sent,
             f"{waiting} tokens were not collected": waiting > 0,
         }
         return [what for what, is_so in found.items() if is_so]

@@ -11,6 +11,7 @@ import pytest
 
 from operate.doctor import published
 from operate.doctor.checks import Severity
+from queued.routing.resolver import Resolver
 from queued.signing.keys import new_key
 from shared.config.queued.settings import QueuedConfig
 from tests.fixtures.peers.fake_dns import SERVFAIL, FakeDns
@@ -44,7 +45,12 @@ async def examined(
                 "rules": [{"id": "r", "senderdomain": [domain], "keys": [{"selector": "s", "file": str(key)}]}]
             },
         }
-        return {each.check: each for each in await published.records(QueuedConfig.model_validate(values))}
+        queued = QueuedConfig.model_validate(values)
+        resolver = Resolver(queued.routing.dns)
+        try:
+            return {each.check: each for each in await published.records(queued, resolver)}
+        finally:
+            await resolver.close()
 
 
 @pytest.fixture(autouse=True)

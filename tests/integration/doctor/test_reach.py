@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from operate.doctor import reach
 from operate.doctor.checks import Severity
-from operate.doctor.reach import named, reached
+from operate.doctor.reach import named
 from queued.routing.dns_answer import Answer
+from queued.routing.resolver import Resolver
 from scripts.sink.server import Sink
 from shared.config.queued.settings import QueuedConfig
 from tests.fixtures.peers.relay import Relay
@@ -40,9 +42,18 @@ def to(*ports: int, **more: Any) -> dict[str, Any]:
     return {"connection": {"hosts": [{"server": "127.0.0.1", "port": port} for port in ports]}, **more}
 
 
+async def reached(config: QueuedConfig, refused: frozenset[str] = frozenset()) -> list[Finding]:
+    """The findings about hosts, with a resolver as doctor has one."""
+    resolver = Resolver(config.routing.dns)
+    try:
+        return await reach.reached(config, refused, resolver)
+    finally:
+        await resolver.close()
+
+
 async def test_a_host_that_answers_is_fine_and_gets_no_mail() -> None:
     async with Sink() as sink:
-        [finding] = await reached(queued(to(sink.port)), frozenset())
+        [finding] = await reached(queued(to(sink.port)))
         assert sink.connections == 1
     assert (finding.verdict, finding.found) == (Severity.OK, f"transport t1: 127.0.0.1:{sink.port}: no TLS")
     assert sink.received == []
@@ -51,7 +62,7 @@ async def test_a_host_that_answers_is_fine_and_gets_no_mail() -> None:
 
 async def test_an_unreachable_transport_is_an_alarm_and_one_of_two_hosts_a_warning() -> None:
     async with Sink() as sink, Sink(greeting=554) as closed:
-        alone, one_of_two, refusing = await reached(queued(to(NONE), to(NONE, sink.port), to(closed.port)), frozenset())
+        alone, one_of_two, refusing = await reached(queued(to(NONE), to(NONE, sink.port), to(closed.port)))
     assert (alone.verdict, one_of_two.verdict, refusing.verdict) == (Severity.ALARM, Severity.WARN, Severity.ALARM)
     assert alone.found == f"transport t1: 127.0.0.1:{NONE}: connect to 127.0.0.1:{NONE}: Connection refused"
     assert "host refused to talk to us: 554" in refusing.found
@@ -61,14 +72,14 @@ async def test_an_unreachable_transport_is_an_alarm_and_one_of_two_hosts_a_warni
 async def test_hosts_of_routes_are_tried_and_mail_exchangers_are_not() -> None:
     async with Sink() as sink:
         route = {"connection": {"mode": "mx"}, "routes": {"example.com": f"127.0.0.1:{sink.port}"}}
-        [finding] = await reached(queued(route), frozenset())
+        [finding] = await reached(queued(route))
         assert f"127.0.0.1:{sink.port}: no TLS" in finding.found
-    [finding] = await reached(queued({"connection": {"mode": "mx"}}), frozenset())
+    [finding] = await reached(queued({"connection": {"mode": "mx"}}))
     assert finding.found == "no transport names hosts to try"
 
 
 async def test_a_transport_without_a_next_hop_is_not_tried_at_this_host() -> None:
-    [finding] = await reached(queued({}), frozenset())
+    [finding] = await reached(queued({}))
     assert (finding.verdict, finding.found) == (Severity.OK, "no transport names hosts to try")
 
 
@@ -81,14 +92,14 @@ async def test_required_tls_and_the_login_are_checked(authority: Authority, pass
     async with Relay(authority, "right") as relay:
         connection = {"server": "127.0.0.1", "port": relay.port, "auth": auth}
         tls = {"implicit": True, "ca": str(authority.file)}
-        [finding] = await reached(queued({"connection": connection, "tls": tls}), frozenset())
+        [finding] = await reached(queued({"connection": connection, "tls": tls}))
         assert finding.verdict is verdict
         assert ("logged in" in finding.found) == (password == "right")  # noqa: S105 - of a test
         assert len(relay.logins) == 1
         [finding] = await reached(queued({"connection": connection, "tls": tls}), frozenset({"t1"}))
         assert "not logged in" in finding.found
         assert len(relay.logins) == 1, "an account is not locked by doctor"
-        [finding] = await reached(queued({"connection": connection, "tls": {"implicit": True}}), frozenset())
+        [finding] = await reached(queued({"connection": connection, "tls": {"implicit": True}}))
         assert finding.verdict is Severity.ALARM
         assert "certificate" in finding.found
 
