@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from queued.reports.suppression_screen import Screen
     from queued.result import Recorder
     from queued.signing.sign import Signer
-    from queued.values import Body, Fence, Result
+    from queued.values import Body, Claimed, Fence, Result
     from queued.waiting.watchdog import Watch
     from shared.config.queued.transport import Transport as TransportSettings
 
@@ -225,11 +225,21 @@ class Attempts:
         self._in_flight.leave([c for c in delivery if (c.id, c.token) in held])
         return ours([c for c in delivery if (c.id, c.token) not in held], "the message has no body")
 
+    def _waits_for_login(self, transport: Transport, first: Claimed) -> bool:
+        """Whether it stays for our own login; what is known of the way outlives a reload that corrects it."""
+        if transport.login_refused(first.recipient.domain):
+            return True
+        return transport.login_is_ours and self.admission.destinations.login_refused(first)
+
     def _park(self, delivery: Delivery, until: Deferral) -> None:
         """Let these come back later, without a try; what has grown too old for that has its result."""
         transport = self._transports.get(delivery[0].transportid)
         if transport is not None:
-            old, delivery, until = aged(delivery, until, transport.settings.retry, tells=self._recorder.tells)
+            old, delivery, until = aged(
+                *(delivery, until, transport.settings.retry),
+                tells=self._recorder.tells,
+                kept=self._waits_for_login(transport, delivery[0]),
+            )
             if old:
                 self._in_flight.messages.finish(old[0].claimed.message_id, len(old), monotonic())
                 self._recorder.add(old)

@@ -16,7 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from queued.destinations.hosts import Entrance, Hosts
-from queued.outcome.classify import wants_login
+from queued.outcome.classify import of_our_login, wants_login
 from queued.outcome.remainder import cut_off, with_remainder
 from queued.outcome.settle import Settler, deferred
 from queued.pacing.pace import Paces
@@ -102,6 +102,8 @@ class Transport:
         self.secrets = OwnSecrets() if secrets is None else secrets
         self.logins = logins(settings, self.secrets)
         self._voice = SourceSettings.of(settings, hostname, paces or Paces(), warmups or Warmups(), self.logins)
+        #: Whether a login can be ours to correct: where DNS leads, a host that wants one is the recipient's trouble.
+        self.login_is_ours = settings.connection.mode != "mx"
         self._settler = Settler(settings.id, settings.retry, reactions)
         self.hosts = Hosts(settings, claim or ClaimSettings())
         pooling = settings.pooling
@@ -172,15 +174,17 @@ class Transport:
         if (wanted := wants_login(each.outcome for each in judged)) is not None:
             login = {"user": None, "mechanism": None}  # the host misses one; refused ones tell of themselves
             events.emit("auth.refused", transport=self.settings.id, remote=remote, error=wanted.text, **login)
-        kept = None if talk_kept is None else str(talk_kept)
+        told = None if talk_kept is None else str(talk_kept)
+        domain = claimed[0].recipient.domain
         return [
             self._settler.settle(
                 *(c, outcome, reply, remote, duration),
                 spoken=Spoken(
                     *(result.tls, source, result.dsn, self._last),
-                    conversation=None if outcome.kind == "delivered" else kept,
+                    conversation=None if outcome.kind == "delivered" else told,
                 ),
                 site=site,
+                kept=self._is_kept(domain, outcome),
             )
             for c, (outcome, reply, result) in zip(claimed, judged, strict=True)
         ]
@@ -190,6 +194,16 @@ class Transport:
         if self.settings.connection.sites and not self._voice.paces.by_destination:
             return site_way(domain, self.settings, self._sites.of(domain, monotonic()))
         return way(domain, self.settings)
+
+    def login_refused(self, domain: str) -> bool:
+        """Whether mail for this domain stays, or stayed until just now, because a host of ours refuses our login."""
+        return self.login_is_ours and self.hosts.login_refused(domain)
+
+    def _is_kept(self, domain: str, outcome: Outcome) -> bool:
+        """Whether our login is what stops it: at this host, or at one before where this one was not reached."""
+        if outcome.kind != "deferred" or not self.login_is_ours:
+            return False
+        return of_our_login(outcome) or (outcome.scope == "destination" and self.hosts.login_refused(domain))
 
     def shut(self, domain: str, *, follow: int = 0) -> Deferral | None:
         """For how long to park mail for this domain, because its hosts are shut or cannot be found now; else None.

@@ -52,7 +52,7 @@ def refused(rows: Sequence[Row]) -> list[Finding]:
     """A finding for each transport whose mail waits for a login; `rows` as query doctor_logins has them."""
     if not rows:
         return [Finding(_REFUSED, Severity.OK, "no mail waits for a login")]
-    remedy = "correct connection.auth of the transport or the account, then reload queued; mail waits, not bounced"
+    remedy = "correct connection.auth of the transport or the account, then reload queued; mail waits for 14 days"
     return [
         Finding(
             _REFUSED,

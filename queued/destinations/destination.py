@@ -31,6 +31,7 @@ _MOVING: Final = 1.0  # seconds since the last turn for which a destination coun
 _STANDING: Final = 10.0  # seconds since it was reached last for which one slow attempt says nothing
 _MOMENTS: Final = 0.25  # seconds: a delivery with its turn within them does not take room for long
 _SPREAD: Final = 60.0  # seconds over which what waited for a dead destination comes back, at most
+_AFTERWARDS: Final = 3600.0  # seconds after our login was refused in which mail that stayed for it may still wait
 _APART: Final = 0.02  # seconds between two of them at the least: thousands come back in minutes, not at once
 
 type Rank = tuple[int, int]  # class of priority, urgent first; recipient's id
@@ -86,6 +87,7 @@ class Destination:
         "_last_end",
         "_last_parked",
         "_last_start",
+        "_login_refused",
         "_patient",
         "_rest",
         "_stands",
@@ -118,6 +120,7 @@ class Destination:
         self._steering = steering
         self._rest = rest
         self._why = ""
+        self._login_refused = float("-inf")  # when our login was
         self._stands = False  # others need room more than it, and no attempt has ended since
         self._dead_for = rest.first
         self._dead_until = 0.0
@@ -181,7 +184,7 @@ class Destination:
     ) -> None:
         """The turn is over. reached: whether the destination was, None when the attempt says nothing about it.
 
-        barred: it will fail every other attempt alike, so no more failures are needed for it to be left alone.
+        barred: it refused our login, and will every other attempt's, so it needs no more failures to be left alone.
         """
         self.touched = now
         self._stands = False
@@ -194,8 +197,14 @@ class Destination:
             self._last_end, self.proven = now, True
         elif reached is False:
             self.proven = False
+            if barred:
+                self._login_refused = now
             self.lower(now, why, barred=barred)
         self._advance(now)
+
+    def login_refused(self, now: float) -> bool:
+        """Whether mail stays, or stayed until just now, because our login is refused here."""
+        return now - self._login_refused < max(_AFTERWARDS, 2 * self._dead_for)  # within that it is tested once more
 
     def stand(self, now: float) -> None:
         """Others need room more: begin no other attempt until one ends, unless there is none or it was just reached."""

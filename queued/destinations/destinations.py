@@ -82,6 +82,14 @@ class Destinations:
         """A turn is over; `reached` and `barred` as queued.destinations.destination has them."""
         place.destination.leave(place, self._clock(), reached=reached, why=why, barred=barred)
 
+    def login_refused(self, recipient: Claimed) -> bool:
+        """Whether the way of this recipient's mail refuses our login, or did until just now."""
+        transport = self._transports.get(recipient.transportid)
+        if transport is None:
+            return False
+        known = self._destinations.get((transport.settings.id, transport.way(recipient.recipient.domain)))
+        return known is not None and known.login_refused(self._clock())
+
     def lower(self, transport: str, destination: str) -> None:
         """Treat mail for a domain as if an attempt had failed by the destination's fault: what a rule asks for."""
         known = self._transports.get(transport)

@@ -110,6 +110,12 @@ class Hosts:
             waits.append(shut)
         return soonest(waits)
 
+    def login_refused(self, domain: str) -> bool:
+        """Whether one of the hosts to which this domain led refuses our login, or did until just now."""
+        _, hops = self._led.get(domain, (0.0, ()))
+        known = (self._destinations.get((hop.host, hop.port)) for hop in hops)
+        return any(host is not None and host.login_refused(self._clock()) for host in known)
+
     def close(self) -> None:
         """All that wait go back: the transport ends."""
         self._closed = True

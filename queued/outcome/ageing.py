@@ -4,7 +4,8 @@ Owns: the decision, and the results of mail that is given up or whose sender is 
 Guarantees: pure but for the clock of the claim. No mail is given up before its age is over. Mail that a suspend or a
     dead destination stops is given up then, and so is mail that waits for its turn (a policy, a window, a warm-up, a
     busy destination), unless that is near; but mail that was not checked when its age was over, because it was on hold
-    or no worker ran, has its try first. No mail is parked past the end of its age without a check.
+    or no worker ran, has its try first. Mail that stays because our login is refused is given up after OWN_TROUBLE at
+    the earliest. No mail is parked past the end of its age without a check.
 See: queued/outcome/retry.py, for mail that is tried; docs/explanation/retries.md; Postfix maximal_queue_lifetime and
     delay_warning_time, which count for defer_transports too.
 """
@@ -41,9 +42,17 @@ class Aged(NamedTuple):
     until: Deferral
 
 
-def fate(now: datetime, until: Deferral, *, received: datetime, schedule: RetrySchedule, null: bool = False) -> Fate:
-    """The decision about mail that must wait as `until` says; `null`: its sender is null."""
-    end = limit(received, schedule, null=null)
+def fate(
+    now: datetime,
+    until: Deferral,
+    *,
+    received: datetime,
+    schedule: RetrySchedule,
+    null: bool = False,
+    kept: bool = False,
+) -> Fate:
+    """The decision about mail that must wait as `until` says; `null`: its sender is null; `kept`: as for `aged`."""
+    end = limit(received, schedule, null=null, kept=kept)
     if until.stopped != "destination" and until.seconds <= _NEAR:
         return "waits"
     if now >= end:
@@ -52,19 +61,26 @@ def fate(now: datetime, until: Deferral, *, received: datetime, schedule: RetryS
 
 
 def aged(
-    delivery: Sequence[Claimed], until: Deferral, schedule: RetrySchedule, *, tells: Callable[[Claimed], bool]
+    delivery: Sequence[Claimed],
+    until: Deferral,
+    schedule: RetrySchedule,
+    *,
+    tells: Callable[[Claimed], bool],
+    kept: bool = False,
 ) -> Aged:
     """The results of recipients that are given up, or whose sender is notified, once: these count as tries.
 
-    tells: whether the sender may be notified of a recipient's result.
+    tells: whether the sender may be notified of a recipient's result. kept: they stay, or did until just now, because
+    our login is refused.
     """
+    kept = kept and until.stopped != "us"  # a suspend is somebody's will
     results: list[Result] = []
     parked: list[Claimed] = []
     seconds = until.seconds
     for c in delivery:
         now, null = c.now(), c.sender is None
-        end = limit(c.received, schedule, null=null)
-        became = fate(now, until, received=c.received, schedule=schedule, null=null)
+        end = limit(c.received, schedule, null=null, kept=kept)
+        became = fate(now, until, received=c.received, schedule=schedule, null=null, kept=kept)
         if became == "expired":
             results.append(Result(c, _outcome("delivery time expired", until), None, timedelta(0), "expired", None))
             continue

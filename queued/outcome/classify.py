@@ -174,6 +174,13 @@ def wants_login(outcomes: Iterable[Outcome]) -> Outcome | None:
     return next((o for o in outcomes if o.phase == "mail" and o.scope == "us" and o.reply_code is not None), None)
 
 
+def of_our_login(outcome: Outcome) -> bool:
+    """Whether a host has refused our login, or misses one: no fault of the mail, and ours to correct."""
+    if outcome.phase == "auth":
+        return outcome.kind == "deferred" and outcome.enhanced == FAULT_STATUS["login"]
+    return outcome.kind == "deferred" and outcome.scope == "us" and outcome.reply_code is not None
+
+
 def _phase(result: TransactionResult, reply: Reply) -> Phase:
     """The phase of the deciding reply, found by object identity, since equal texts occur."""
     if reply is result.final or any(reply is final for final in result.finals):

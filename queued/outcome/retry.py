@@ -7,11 +7,15 @@ See: Postfix minimal_backoff_time, maximal_backoff_time, maximal_queue_lifetime,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime, timedelta
+    from datetime import datetime
+
+#: For how long at least mail is kept that stays only because our own login is refused: longer than anybody is away.
+OWN_TROUBLE: Final = timedelta(days=14)
 
 
 class RetrySchedule(Protocol):
@@ -51,15 +55,17 @@ def decide(
     roll: float,
     null: bool = False,
     wait: timedelta | None = None,
+    kept: bool = False,
 ) -> datetime | None:
     """When to try next after `tries` tries, the one just deferred included; None to give up.
 
     `roll` is a random number in [0, 1). It only ever lengthens the wait: spread out is the aim, and a wait
     cut short could become none. A wait that would pass the age limit ends at the limit, for one last try.
-    `null`: the sender is null. `wait`: what a rule asks for; it too only lengthens.
+    `null`: the sender is null. `wait`: what a rule asks for; it too only lengthens. `kept`: our own login was refused,
+    so that the number of tries says nothing about the mail.
     """
-    left = limit(received, schedule, null=null) - now
-    if tries > schedule.count or left.total_seconds() <= 0:
+    left = limit(received, schedule, null=null, kept=kept) - now
+    if (tries > schedule.count and not kept) or left.total_seconds() <= 0:
         return None
     interval = schedule.intervals[min(max(tries, 1), len(schedule.intervals)) - 1]
     if wait is not None:
@@ -67,9 +73,10 @@ def decide(
     return now + min(interval + interval * (schedule.jitter * roll), left)
 
 
-def limit(received: datetime, schedule: RetrySchedule, *, null: bool = False) -> datetime:
-    """When we give up at the latest."""
-    return received + (min(schedule.age, schedule.nullage) if null else schedule.age)
+def limit(received: datetime, schedule: RetrySchedule, *, null: bool = False, kept: bool = False) -> datetime:
+    """When we give up at the latest; `kept`: what stops it is our own login."""
+    age = min(schedule.age, schedule.nullage) if null else schedule.age
+    return received + (max(age, OWN_TROUBLE) if kept else age)
 
 
 def is_late(now: datetime, *, received: datetime, schedule: RetrySchedule) -> bool:

@@ -47,8 +47,12 @@ class Settler:
         *,
         spoken: Spoken = _UNKNOWN,
         site: str | None = None,
+        kept: bool = False,
     ) -> Result:
-        """The result of one outcome. reply: the deciding one; remote: the last host; site: of its hosts."""
+        """The result of one outcome. reply: the deciding one; remote: the last host; site: of its hosts.
+
+        kept: our own login was refused, which gives no mail up before OWN_TROUBLE.
+        """
         if outcome.kind == "delivered":
             return Result(c, outcome, remote, duration, "success", None, spoken)
         said = said_by(
@@ -66,7 +70,7 @@ class Settler:
         if outcome.kind == "failed":
             refused_by_us = remote is None or (reply is not None and reply.ours)
             return Result(c, outcome, remote, duration, "rejected" if refused_by_us else "failed", None, spoken)
-        return deferred(c, outcome, remote, duration, self._schedule, spoken=spoken, wait=verdict.wait)
+        return deferred(c, outcome, remote, duration, self._schedule, spoken=spoken, wait=verdict.wait, kept=kept)
 
 
 def deferred(
@@ -78,11 +82,19 @@ def deferred(
     *,
     spoken: Spoken = _UNKNOWN,
     wait: timedelta | None = None,
+    kept: bool = False,
 ) -> Result:
     """Tried again when the schedule says so, at the earliest after `wait`, or given up."""
     now, null = c.now(), c.sender is None
     due = decide(
-        now, received=c.received, tries=c.retry_count, schedule=schedule, roll=random.random(), null=null, wait=wait
+        now,
+        received=c.received,
+        tries=c.retry_count,
+        schedule=schedule,
+        roll=random.random(),
+        null=null,
+        wait=wait,
+        kept=kept,
     )
     late = is_late(now, received=c.received, schedule=schedule)
     return Result(
@@ -93,5 +105,5 @@ def deferred(
         "expired" if due is None else None,
         due,
         spoken,
-        late=limit(c.received, schedule, null=null) if late and due is not None else None,
+        late=limit(c.received, schedule, null=null, kept=kept) if late and due is not None else None,
     )

@@ -547,6 +547,40 @@ async def test_a_host_that_refused_the_login_is_skipped_for_later_messages(
         assert (refusing.connections, taking.connections) == (1, 4)
 
 
+@pytest.mark.parametrize("refusal", ["first", "last", "missing"])
+async def test_mail_that_only_our_login_stops_is_not_given_up(authority: Authority, refusal: str) -> None:
+    """Without further tries what a host does is final; a refused login is not, also where the other host is down."""
+    script = (offering("PLAIN"), "AUTH PLAIN", b"535 5.7.8 no\r\n", HANG)
+    async with scripted(authority, *script) as refusing:
+        sections = relay(1, authority)
+        places = {"first": refusing.port, "down": 1} if refusal == "first" else {"down": 1, "last": refusing.port}
+        if refusal == "missing":
+            places.popitem()
+        sections["connection"]["hosts"] = [
+            {"server": "127.0.0.1", "port": port, "preference": at} for at, port in enumerate(places.values())
+        ]
+        sections["retry"] = {"count": 0}
+        async with routing({}, **sections) as routed:
+            result = await routed.send_one()
+    assert result.outcome.kind == "deferred"
+    assert (result.result is None) is (refusal != "missing")
+    assert (result.next_retry is None) is (refusal == "missing")
+
+
+@pytest.mark.parametrize("mode", ["mx", "smarthost"])
+async def test_only_a_next_hop_of_ours_keeps_mail_by_wanting_a_login(mode: str) -> None:
+    script = (*GREETING, b"250 peer.example\r\n", "MAIL", b"530 5.7.0 log in\r\n", "QUIT", b"221 2.0.0 bye\r\n")
+    async with ScriptedPeer(*script) as peer:
+        connection: dict[str, Any] = {"mode": mode, "port": peer.port}
+        if mode == "smarthost":
+            connection["server"] = "127.0.0.1"
+        records = {("example.test", "MX"): ["1 mx.example.test."], ("mx.example.test", "A"): ["127.0.0.1"]}
+        async with routing(records, connection=connection, retry={"count": 0}) as routed:
+            result = await routed.send_one("bob@example.test")
+    assert result.outcome.reply_code == 530
+    assert result.result == ("expired" if mode == "mx" else None)
+
+
 async def test_hosts_of_routes_get_no_password(authority: Authority) -> None:
     async with ScriptedPeer(*GREETING, offering("PLAIN"), *SENT) as other:
         sections = {**relay(1, authority), "routes": {"example.test": f"127.0.0.1:{other.port}"}}

@@ -30,7 +30,7 @@ WRONG, RIGHT = "expired-password", "renewed-password"
 async def test_mail_waits_and_leaves_after_the_reload(
     *, system: System, books: Books, authority: Authority, with_login: bool
 ) -> None:
-    """Without a login the relay replies 530 to MAIL, which is also our own fault."""
+    """Without a login the relay replies 530 to MAIL, our own fault too. Tries and age are used up meanwhile."""
     secret = authority.folder / "relay.password"
     secret.write_text(f"{WRONG if with_login else RIGHT}\n")
     secret.chmod(0o600)
@@ -44,6 +44,7 @@ async def test_mail_waits_and_leaves_after_the_reload(
                 "tls": {"implicit": True, "ca": str(authority.file)},
                 # Far below the number of messages, so that each additional connection would be visible.
                 "feedback": {"initial": 2, "dead": "1s", "longest": "2s"},
+                "retry": {"intervals": ["1s"], "count": 1, "age": "2s"},
             },
         )
         await books.submit(smtpd, numbered(30))
@@ -52,8 +53,14 @@ async def test_mail_waits_and_leaves_after_the_reload(
         await system.until("SELECT count(*) > 0 FROM queue WHERE strpos(last_error, 'is left alone: ') > 0")
         tried = len(relay.logins)
         assert tried <= 6 if with_login else tried == 0  # and not thirty
+        # Everything is older than it may become, and was looked at since.
+        await system.until(
+            "SELECT count(*) = 30 FROM queue WHERE greatest(next_retry, lease_until) > ts + interval '8 s'"
+        )
+        await system.until("SELECT count(*) > 0 FROM attempts WHERE retry_count > 2")
         assert relay.mails == []
         assert await system.value("SELECT count(*) FROM archive") == 0
+        assert await system.value("SELECT count(*) FROM notices") == 0
         assert await system.value("SELECT count(*) FROM attempts WHERE outcome = 'failed'") == 0
         scopes = await system.rows("SELECT DISTINCT scope, reply_code FROM attempts")
         assert scopes == ([("destination", 535)] if with_login else [("us", 530)])

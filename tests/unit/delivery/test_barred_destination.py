@@ -54,6 +54,29 @@ def test_one_refused_login_bars_the_destination_and_single_attempts_probe_it() -
     assert isinstance(offer(destination, 14, 185.0), Waiting)
 
 
+def test_a_refused_login_is_remembered_for_an_hour_and_as_long_as_it_goes_on() -> None:
+    """In that hour everything that stayed for it comes back and waits for its turn."""
+    destination = Destination("transport default", Steering(), Rest(7200.0, 7200.0), 0.0)
+    assert not destination.login_refused(0.0)
+    place = offer(destination, 1, 0.0)
+    assert isinstance(place, Waiting)
+    destination.leave(place, 1.0, reached=False, why="connection refused")
+    assert not destination.login_refused(1.0)
+    place = offer(destination, 2, 2.0)
+    assert isinstance(place, Waiting)
+    destination.leave(place, 3.0, reached=False, why=WHY, barred=True)
+    assert destination.login_refused(3.0 + 7200)  # no other was tried since
+    destination = Destination("transport default", Steering(), Rest(60.0, 900.0), 0.0)
+    place = offer(destination, 3, 0.0)
+    assert isinstance(place, Waiting)
+    destination.leave(place, 1.0, reached=False, why=WHY, barred=True)
+    place = offer(destination, 4, 62.0)
+    assert isinstance(place, Waiting)
+    destination.leave(place, 63.0, reached=True)
+    assert destination.login_refused(1.0 + 3599)
+    assert not destination.login_refused(1.0 + 3600)
+
+
 @pytest.mark.parametrize(
     ("outcome", "barred"),
     [

@@ -25,8 +25,34 @@ HOUR = timedelta(hours=1)
 SCHEDULE = Retry.model_validate({"age": "5d", "nullage": "2d", "notice": "4h"})
 SUSPENDED = Deferral(600.0, "suspended: they asked", stopped="us")
 DEAD = Deferral(30.0, "example.com does not answer: connection refused", stopped="destination")
+BARRED = Deferral(30.0, "transport default is left alone: cannot log in", stopped="destination")
 CLOSED = Deferral(3600.0, "transport default delivers nothing until 2026-03-07 08:00 UTC")
 NEXT = Deferral(0.5, "policy gentle: 2/sec", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("until", "days", "became"),
+    [
+        (BARRED, 0, "waits"),
+        (BARRED, 1, "late"),
+        (BARRED, 5, "late"),
+        (BARRED, 13.9, "late"),
+        (BARRED, 14, "expired"),
+        (CLOSED, 5.01, "late"),  # the login works again, and so much mail waits for its turn
+    ],
+)
+def test_the_fate_of_mail_that_stays_for_our_login(until: Deferral, days: float, became: Fate) -> None:
+    now = RECEIVED + timedelta(days=days)
+    assert fate(now, until, received=RECEIVED, schedule=SCHEDULE, kept=True) == became
+    assert fate(now, until, received=RECEIVED, schedule=SCHEDULE, kept=True, null=True) == became
+    longer = SCHEDULE.model_copy(update={"age": timedelta(days=20)})
+    assert fate(RECEIVED + timedelta(days=19), until, received=RECEIVED, schedule=longer, kept=True) == "late"
+
+
+def test_a_suspend_ends_as_usual_the_mail_that_stays_for_our_login() -> None:
+    for kept in (True, False):
+        [result], _, _ = aged((recipient(1, 121 * HOUR),), SUSPENDED, SCHEDULE, tells=lambda _: True, kept=kept)
+        assert result.result == "expired"
 
 
 @pytest.mark.parametrize(

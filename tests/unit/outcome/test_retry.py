@@ -46,6 +46,18 @@ def test_gives_up_at_the_age_limit_and_not_before() -> None:
     assert decide(limit, received=RECEIVED, tries=4, schedule=Schedule(), roll=0) is None
 
 
+def test_our_own_refused_login_gives_nothing_up_for_two_weeks() -> None:
+    """However many tries were refused, and however young mail may become."""
+    schedule = Schedule(age=timedelta(hours=4), count=2)
+    end = RECEIVED + timedelta(days=14)
+    before = end - timedelta(minutes=5)
+    for null in (True, False):
+        decided = decide(before, received=RECEIVED, tries=99, schedule=schedule, roll=0, kept=True, null=null)
+        assert decided == limit(RECEIVED, schedule, kept=True, null=null) == end
+        assert decide(end, received=RECEIVED, tries=99, schedule=schedule, roll=0, kept=True, null=null) is None
+    assert limit(RECEIVED, Schedule(age=timedelta(days=20)), kept=True) == RECEIVED + timedelta(days=20)
+
+
 def test_jitter_only_lengthens() -> None:
     schedule = Schedule(jitter=0.5)
     assert decide(RECEIVED, received=RECEIVED, tries=1, schedule=schedule, roll=0.0) == RECEIVED + MINUTE
