@@ -84,7 +84,12 @@ class _Daemon:
                 events.emit(
                     "daemon.started", role="httpd", pid=os.getpid(), listening=f"{scheme}://{where}", metrics=address
                 )
-                parts = {"requests": server.run(), "keys": service.keys.run(), **receiver.parts()}
+                parts = {
+                    "requests": server.run(),
+                    "keys": service.keys.run(),
+                    "live": service.live.run(),
+                    **receiver.parts(),
+                }
                 await lifecycle.serve(parts, f"listening {where}", self._stop, self._reload)
         finally:
             await pool.close()
@@ -111,6 +116,7 @@ class _Daemon:
         """Accept no more, and let what is asked be answered."""
         server = self._server
         server.close()
+        self._service.live.close()
         patience = self._config.shutdown.timeout.total_seconds()
         await lifecycle.step("requests", server.emptied(), patience, on=lambda: how_many(server.requests, "request"))
         await server.end()

@@ -13,6 +13,7 @@ from httpd.access.address import client_address
 from httpd.access.keys import Keys
 from httpd.changes import Changes
 from httpd.files import Files
+from httpd.live import Live
 from httpd.sending.idempotency import UnderWay
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Service:
         self.receiver = receiver
         self.under_way = UnderWay()
         self.bodies = 0  # octets of all bodies that are being read or answered
+        self.live = Live(pool, self.files, self.examining)
         self.changes = Changes(config.environment.database.connections)
         self.keys = Keys(pool, config.rates)
 

@@ -14,6 +14,7 @@ from starlette.routing import Route
 from httpd.console.acting import Acting
 from httpd.console.blocking import Blocking
 from httpd.console.decided import Decided
+from httpd.console.now import NowPage
 from httpd.console.quarantine import Quarantine
 from httpd.console.queue import Queue
 from httpd.console.sign_in import SignIn
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from httpd.service import Service
 
 
-_ROOMS: Final = (SignIn, Queue, Acting, Quarantine, Decided, Blocking)
+_ROOMS: Final = (SignIn, NowPage, Queue, Acting, Quarantine, Decided, Blocking)
 
 
 def made(service: Service) -> Starlette:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import jinja2
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from operate.doctor.checks import span
 from shared.config.units import format_size
 from shared.how_many import how_many
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; frame-src 'self'; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -41,6 +42,7 @@ HEADERS: Final = {
 STATIC: Final = {
     "console.css": "text/css; charset=utf-8",
     "console.js": "text/javascript; charset=utf-8",
+    "live.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
 _ROOM: Final = files("httpd.console")
@@ -60,7 +62,7 @@ class Pages:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        self._environment.filters |= {"size": format_size, "iso": _iso, "utc": _utc}
+        self._environment.filters |= {"size": format_size, "span": span, "iso": _iso, "utc": _utc}
         self._environment.globals |= {"how_many": how_many}
         self._static = {name: (_ROOM / "static" / name).read_bytes() for name in STATIC}
 
@@ -76,6 +78,10 @@ class Pages:
         """A page; `token`: of its forms."""
         text = self._environment.get_template(f"{name}.html").render(session=session, token=token, **values)
         return HTMLResponse(text, status, HEADERS)
+
+    def fragment(self, name: str, values: Mapping[str, Any]) -> str:
+        """A part of a page, the same for everybody."""
+        return self._environment.get_template(f"{name}.html").render(values)
 
     def static(self, name: str) -> Response | None:
         """A file that pages load; it is the same for everybody."""

@@ -49,7 +49,7 @@ class SignIn:
     async def begin(self, request: Request) -> Response:
         """The page that this person works with."""
         session = await self._site.signed_in(request)
-        places = {"operate": "queue", "review": "quarantine", "read": "queue"}
+        places = {"operate": "now", "review": "quarantine", "read": "now"}
         return seen(f"/console/{next((place for scope, place in places.items() if may(session, scope)), 'account')}")
 
     async def show(self, request: Request) -> Response:

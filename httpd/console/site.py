@@ -62,6 +62,10 @@ class Site:
         }
         return self._pages.page(name, session, token, {**allowed, **values}, status=status)
 
+    def fragment(self, name: str, /, **values: Any) -> str:
+        """A part of a page, the same for everybody."""
+        return self._pages.fragment(name, values)
+
     async def entrance(self, _: Request) -> Response:
         """Where people arrive who type no path."""
         return seen("/console/")

@@ -1,11 +1,15 @@
 // The console without this file does everything; with it there are keys, and times in the viewer's zone.
 "use strict";
 
-for (const time of document.querySelectorAll("time")) {
-  const moment = new Date(time.dateTime);
-  time.title = time.textContent;
-  time.textContent = moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+// Times within a part of the page, in the viewer's zone; UTC is shown on hover.
+function localTimes(within) {
+  for (const time of within.querySelectorAll("time")) {
+    const moment = new Date(time.dateTime);
+    time.title = time.textContent;
+    time.textContent = moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+  }
 }
+localTimes(document);
 
 const list = document.getElementById("list");
 const rows = list ? [...list.querySelectorAll("tr[data-id]")] : [];

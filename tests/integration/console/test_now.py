@@ -1,0 +1,112 @@
+"""test_now — the console's first page: what it shows, and that it renews itself for everybody from one reading
+
+Owns: proofs about httpd/console/now.py, httpd/live.py and operate/now.py, in a browser too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from playwright.async_api import expect
+
+from tests.fixtures.daemons.api import Api
+from tests.fixtures.daemons.console import PASSWORD, set_password, signed_in
+from tests.fixtures.peers.chromium import browsing
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import httpx
+
+    from tests.fixtures.daemons.system import System
+    from tests.fixtures.database.factory import Factory
+
+
+async def figures(answer: httpx.Response) -> AsyncIterator[str]:
+    """The figures of a stream, as they come."""
+    event: list[str] = []
+    async for line in answer.aiter_lines():
+        if line:
+            event.append(line)
+        elif event:
+            if event[0] == "event: figures":
+                yield "\n".join(each.removeprefix("data: ") for each in event[1:])
+            event = []
+
+
+async def test_the_page_shows_states_destinations_and_partitions_without_a_worker(api: Api, factory: Factory) -> None:
+    factory.rows(3, domain="slow.example", partid="7", tries=2, due=timedelta(hours=1))
+    factory.sql("UPDATE pillarbox.queue SET last_error = '450 <b>later</b>'")
+    factory.rows(2, partid="8", due=timedelta(minutes=-30))
+    factory.rows(1, status="HOLD")
+    factory.sql(
+        """INSERT INTO pillarbox.unserved (queue__id, leaf, partid, due, noted)
+           VALUES (1, 'queue_def_8', '8', now() - interval '30 min', now() - interval '1 h')"""
+    )
+    factory.sql(
+        """INSERT INTO pillarbox.suspends (selection, reason, who, made)
+           VALUES ('{"destination": ["slow.example"]}', 'test', 'olga', now())"""
+    )
+    client = await signed_in(api, "vera", "viewer")
+    page = (await client.get("/console/now")).text
+    assert "No worker serves partition 8" in page
+    assert "450 &lt;b&gt;later&lt;/b&gt;" in page
+    assert re.search(r"slow\.example</bdi></a> <b>suspended</b><td class=\"number\">3", page)
+    for state, count in (("DEFER", 3), ("ACTIVE", 2), ("HOLD", 1)):
+        assert re.search(rf'{state}</a><td class="number">{count}<td>', page), state
+
+
+async def test_all_viewers_get_the_same_reading_and_see_mail_that_comes(api: Api, factory: Factory) -> None:
+    client = await signed_in(api, "vera", "viewer")
+    async with asyncio.timeout(60), AsyncExitStack() as stack:
+        streams = []
+        for _ in range(5):
+            answer = await stack.enter_async_context(client.stream("GET", "/console/now/events"))
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            streams.append(figures(answer))
+        factory.rows(4)
+        # The reading that first shows the mail is the same one for all, to the microsecond.
+        seen = set()
+        for stream in streams:
+            async for text in stream:
+                if "ACTIVE" in text:
+                    seen.add(re.findall(r'Read <time datetime="([^"]+)"', text)[0])
+                    break
+        assert len(seen) == 1
+
+
+async def test_a_viewer_does_not_keep_httpd_from_stopping(api: Api) -> None:
+    client = await signed_in(api, "vera", "viewer")
+    async with asyncio.timeout(20), client.stream("GET", "/console/now/events") as answer:
+        stream = figures(answer)
+        await anext(stream)
+        assert await api.daemon.stop() == 0
+    assert not [said for said in api.daemon.said("daemon.waiting") if said["step"] == "requests"]
+
+
+async def test_the_page_in_a_browser_goes_on_after_a_restart_of_httpd(system: System, factory: Factory) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    daemon = await system.httpd(listen=f"127.0.0.1:{port}")
+    async with Api(system, daemon) as api, browsing() as page:
+        await set_password(api, "vera", "viewer")
+        await page.goto(api.url)
+        await page.get_by_label("Name").fill("vera")
+        await page.get_by_label("Password").fill(PASSWORD)
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(page.locator("#connection")).to_have_text("live", timeout=30_000)
+        await expect(page.get_by_text("Nothing is queued.")).to_be_visible()
+        factory.rows(3)
+        await expect(page.get_by_role("row", name="ACTIVE")).to_contain_text("3", timeout=30_000)
+        await daemon.kill()
+        await expect(page.locator("#connection")).to_contain_text("the connection is lost", timeout=30_000)
+        factory.rows(2)
+        await daemon.start()
+        await expect(page.get_by_role("row", name="ACTIVE")).to_contain_text("5", timeout=60_000)
+        await expect(page.locator("#connection")).to_have_text("live")
