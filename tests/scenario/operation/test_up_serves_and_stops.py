@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ WORKERS = {
     "queued-123": "metadata->>'_partid' IN ('1', '2', '3')",
     "rest": "metadata->>'_partid' NOT IN ('1', '2', '3')",
 }
+STARTED = re.compile(r" child\.started name=(\S+) pid=(\d+)")
 MESSAGES = 30
 
 
@@ -35,8 +37,8 @@ def alive(pids: set[int]) -> set[int]:
     return {pid for pid in pids if Path(f"/proc/{pid}").exists()}
 
 
-def workers(pids: set[int]) -> set[int]:
-    return {pid for pid in pids if b"queued" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")}
+def workers(up: Up) -> set[int]:
+    return {int(pid) for name, pid in STARTED.findall(up.err.read_text()) if name in WORKERS}
 
 
 def archived(uri: str) -> int:
@@ -104,7 +106,7 @@ async def test_up_restarts_its_daemons_and_leaves_a_running_database_alone(books
             await submit(books, address, 0)
             await books.until_arrived(MESSAGES)
             await eventually(lambda: archived(uri) == MESSAGES, "all of it is recorded")
-            for pid in workers(before):
+            for pid in workers(up):
                 os.kill(pid, signal.SIGKILL)
             await eventually(lambda: len(up.children() - before) == len(WORKERS), "both workers are started again")
             await submit(books, address, MESSAGES)
