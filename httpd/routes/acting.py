@@ -38,6 +38,9 @@ Condition = Annotated[str, Query(max_length=10_000, description=f"{_CONDITION} E
 Limit = Annotated[int, Query(ge=1, le=MOST, description="At most so many.")]
 After = Annotated[int, Query(ge=0, le=LARGEST, description="From here on: `next` of the page before.")]
 Before = Annotated[int | None, Query(ge=0, le=LARGEST, description="From here on: `next` of the page before.")]
+#: The same for requests without a body.
+DryRun = Annotated[bool, Query(description="Change nothing, and answer what would be changed.")]
+Reason = Annotated[str | None, Query(max_length=1000, description="Why, for the audit.")]
 Number = Annotated[int, PathParameter(ge=0, le=LARGEST)]
 
 
@@ -47,16 +50,26 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Reasoned(Body):
-    """What every request that changes mail may say."""
+class Trying(Body):
+    """What every request that changes something may say."""
 
     dry_run: bool = Field(False, description="Change nothing, and answer what would be changed.")
+
+
+class Explained(Trying):
+    """What a request may say that has no reason of its own."""
+
     reason: str | None = Field(None, max_length=1000, description="Why, for the audit.")
-    after: int | None = Field(None, ge=0, le=LARGEST, description="Go on after this recipient: `next` of the answer.")
 
     def by(self) -> By:
         """Why; who is the connection's principal."""
-        return By(reason=None if self.reason is None else checked_reason(self.reason))
+        return because(self.reason)
+
+
+class Reasoned(Explained):
+    """What every request that changes mail may say."""
+
+    after: int | None = Field(None, ge=0, le=LARGEST, description="Go on after this recipient: `next` of the answer.")
 
 
 class Acting(Reasoned):
@@ -93,6 +106,11 @@ async def acted(
     if asked.dry_run:
         return await plan.preview(connection)
     return told(await operation.act(connection, by, plan, enough=enough(request)))
+
+
+def because(reason: str | None) -> By:
+    """Why; who is the connection's principal."""
+    return By(reason=None if reason is None else checked_reason(reason))
 
 
 def enough(request: Request) -> Enough:

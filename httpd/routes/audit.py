@@ -1,6 +1,6 @@
-"""audit — the commands and requests that changed mail, and undoing them
+"""audit — the commands and requests that changed mail or settings, and undoing them
 
-See: operate/queue/history.py, operate/queue/undo.py.
+See: operate/queue/history.py, operate/queue/undo.py, operate/settings/undo.py.
 """
 
 from typing import Annotated
@@ -12,8 +12,10 @@ from httpd.access.needs import needs
 from httpd.routes.acting import Before, Limit, Number, Reasoned, enough, looking, told
 from operate.queue import history
 from operate.queue import undo as operation
+from operate.settings import undo as of_settings
 from operate.shapes.asked import Acted, Page
 from operate.shapes.mail import Command, UndoPreview
+from operate.shapes.settings import SettingsPreview, SettingsUndone
 
 router = APIRouter(prefix="/v1/audit", tags=["audit"])
 
@@ -25,7 +27,7 @@ async def listed(
     after: Before = None,
     limit: Limit = 50,
 ) -> Page[Command]:
-    """What changed mail, the latest first."""
+    """What changed mail or settings, the latest first."""
     async with looking(request, caller) as connection:
         rows = await history.audit(connection, None, limit, before=after)
     more = str(rows[-1].id) if len(rows) == limit else None
@@ -46,10 +48,12 @@ async def undo(
     id: Number,  # noqa: A002 - its name in the path
     caller: Annotated[Caller, needs("operate")],
     body: Reasoned,
-) -> UndoPreview | Acted:
+) -> UndoPreview | Acted | SettingsPreview | SettingsUndone:
     """Change back what one of them changed, as far as it still can be."""
     by = body.by()
     async with looking(request, caller) as connection:
+        if await of_settings.is_of_settings(connection, id):
+            return await of_settings.undo(connection, by, id, dry_run=body.dry_run)
         plan = await operation.plan(connection, id)
         if body.dry_run:
             return plan.preview()

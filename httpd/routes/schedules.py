@@ -1,6 +1,6 @@
 """schedules — mail that is sent regularly, or once at a later time
 
-See: operate/schedule.py, which does it, for the command line too; docs/how-to/schedule-mail.md.
+See: operate/settings/schedule.py, which does it, for the command line too; docs/how-to/schedule-mail.md.
 """
 
 from typing import Annotated
@@ -10,18 +10,24 @@ from pydantic import Field
 
 from httpd.access.caller import Caller
 from httpd.access.needs import needs
-from httpd.routes.acting import Body, looking
-from operate import schedule, schedule_mail
+from httpd.routes.acting import DryRun, Explained, Reason, because, looking
 from operate.errors import Refused
-from operate.schedule import When
-from operate.shapes.settings import Schedule, ScheduleChanged, ScheduledOnce
+from operate.settings import schedule, schedule_mail
+from operate.settings.schedule import When
+from operate.shapes.settings import (
+    Schedule,
+    ScheduleChanged,
+    ScheduledOnce,
+    ScheduledOncePreview,
+    SettingsPreview,
+)
 
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
 
 Operator = Annotated[Caller, needs("operate")]
 
 
-class Scheduling(Body):
+class Scheduling(Explained):
     """What to send, and when: every, or at."""
 
     id: str | None = Field(None, description="Its name, needed with `every`; with `at`, the same again queues no more.")
@@ -43,35 +49,59 @@ async def listed(request: Request, caller: Annotated[Caller, needs("read")]) -> 
 
 
 @router.post("")
-async def add(request: Request, caller: Operator, body: Scheduling) -> ScheduleChanged | ScheduledOnce:
+async def add(
+    request: Request, caller: Operator, body: Scheduling
+) -> ScheduleChanged | SettingsPreview | ScheduledOnce | ScheduledOncePreview:
     """Send mail regularly, or once at a later time; that needs the role sender too."""
     if (body.every is None) == (body.at is None):
         raise Refused("either every or at is needed")
     when = When(body.id, body.every, body.at, body.timezone, body.transport, body.priority)
     schedule.check(request.app.state.service.files.folder, when)
+    by = body.by()
     mail = schedule_mail.checked(body.sender, body.to, body.message.encode(), "message")
     async with looking(request, caller) as connection:
         if body.every is not None:
-            return await schedule.recurring(connection, when, mail)
-        return await schedule.once(connection, when, mail)
+            return await schedule.recurring(connection, by, when, mail, dry_run=body.dry_run)
+        return await schedule.once(connection, when, mail, dry_run=body.dry_run)
 
 
 @router.post("/{id}/enable")
-async def enable(request: Request, id: str, caller: Operator) -> ScheduleChanged:  # noqa: A002 - its name in the path
+async def enable(
+    request: Request,
+    id: str,  # noqa: A002 - its name in the path
+    caller: Operator,
+    dry_run: DryRun = False,  # noqa: FBT002 - a query
+    reason: Reason = None,
+) -> ScheduleChanged | SettingsPreview:
     """Send it again, from its next occurrence on."""
+    by = because(reason)
     async with looking(request, caller) as connection:
-        return await schedule.enable(connection, id)
+        return await schedule.enable(connection, by, id, dry_run=dry_run)
 
 
 @router.post("/{id}/disable")
-async def disable(request: Request, id: str, caller: Operator) -> ScheduleChanged:  # noqa: A002 - its name in the path
+async def disable(
+    request: Request,
+    id: str,  # noqa: A002 - its name in the path
+    caller: Operator,
+    dry_run: DryRun = False,  # noqa: FBT002 - a query
+    reason: Reason = None,
+) -> ScheduleChanged | SettingsPreview:
     """Stop sending it until it is enabled."""
+    by = because(reason)
     async with looking(request, caller) as connection:
-        return await schedule.disable(connection, id)
+        return await schedule.disable(connection, by, id, dry_run=dry_run)
 
 
 @router.delete("/{id}")
-async def remove(request: Request, id: str, caller: Operator) -> ScheduleChanged:  # noqa: A002 - its name in the path
+async def remove(
+    request: Request,
+    id: str,  # noqa: A002 - its name in the path
+    caller: Operator,
+    dry_run: DryRun = False,  # noqa: FBT002 - a query
+    reason: Reason = None,
+) -> ScheduleChanged | SettingsPreview:
     """Forget a schedule; mail it has queued is still sent."""
+    by = because(reason)
     async with looking(request, caller) as connection:
-        return await schedule.remove(connection, id)
+        return await schedule.remove(connection, by, id, dry_run=dry_run)

@@ -1,6 +1,6 @@
 """suppressions — addresses and domains that get no mail: added, listed, removed
 
-See: operate/suppress.py, which does it, for the command line too; docs/how-to/suppression.md.
+See: operate/settings/suppress.py, which does it, for the command line too; docs/how-to/suppression.md.
 """
 
 from typing import Annotated
@@ -10,17 +10,20 @@ from pydantic import Field
 
 from httpd.access.caller import Caller
 from httpd.access.needs import needs
-from httpd.routes.acting import Body, Limit, looking, span
-from operate import suppress
+from httpd.routes.acting import DryRun, Limit, Reason, Trying, because, looking, span
+from operate.queue.act import By
+from operate.settings import suppress
 from operate.shapes.asked import Page
-from operate.shapes.settings import Suppressed, Suppression, Target
+from operate.shapes.settings import SettingsPreview, Suppressed, Suppression, Target
 
 router = APIRouter(prefix="/v1/suppressions", tags=["suppressions"])
+
+Operator = Annotated[Caller, needs("operate")]
 
 _MOST: int = 10_000  # in a request
 
 
-class Suppressing(Body):
+class Suppressing(Trying):
     """Whom, why and for how long."""
 
     targets: list[str] = Field(min_length=1, max_length=_MOST, description="Addresses and domains.")
@@ -44,17 +47,23 @@ async def listed(
 
 
 @router.post("")
-async def add(request: Request, caller: Annotated[Caller, needs("operate")], body: Suppressing) -> Suppressed:
+async def add(request: Request, caller: Operator, body: Suppressing) -> Suppressed | SettingsPreview:
     """Suppress addresses and domains: all of them, or none where one is not valid."""
     targets = [suppress.target(text, f"targets[{number}]") for number, text in enumerate(body.targets)]
     keep = None if body.keep is None else span(body.keep, "keep")
     async with looking(request, caller) as connection:
-        return Suppressed(suppressed=await suppress.add(connection, targets, reason=body.reason, keep=keep))
+        return await suppress.add(connection, By(), targets, reason=body.reason, keep=keep, dry_run=body.dry_run)
 
 
 @router.delete("/{target}")
-async def remove(request: Request, target: str, caller: Annotated[Caller, needs("operate")]) -> Target:
+async def remove(
+    request: Request,
+    target: str,
+    caller: Operator,
+    dry_run: DryRun = False,  # noqa: FBT002 - a query
+    reason: Reason = None,
+) -> Target | SettingsPreview:
     """Let an address or a domain get mail again."""
+    by = because(reason)
     async with looking(request, caller) as connection:
-        await suppress.remove(connection, target)
-    return Target(target=target)
+        return await suppress.remove(connection, by, target, dry_run=dry_run)

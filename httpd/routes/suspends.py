@@ -1,6 +1,6 @@
 """suspends — mail that must wait: added, listed, removed
 
-See: operate/suspend.py, which does it, for the command line too; docs/how-to/suspend-a-destination.md.
+See: operate/settings/suspend.py, which does it, for the command line too; docs/how-to/suspend-a-destination.md.
 """
 
 from typing import Annotated
@@ -10,16 +10,18 @@ from pydantic import Field
 
 from httpd.access.caller import Caller
 from httpd.access.needs import needs
-from httpd.routes.acting import Body, Number, looking, span
-from operate import suspend
-from operate.shapes.settings import Removed, Suspend, Suspended
+from httpd.routes.acting import DryRun, Number, Reason, Trying, because, looking, span
+from operate.queue.act import By
+from operate.settings import suspend
+from operate.shapes.settings import Removed, SettingsPreview, Suspend, Suspended
 
 router = APIRouter(prefix="/v1/suspends", tags=["suspends"])
 
+Operator = Annotated[Caller, needs("operate")]
 Values = Annotated[list[str], Field(max_length=1000)]
 
 
-class Suspending(Body):
+class Suspending(Trying):
     """Which mail, why and for how long: mail that fits every field that is given."""
 
     destination: Values = Field([], description="To these domains; .example.com is every domain below that one.")
@@ -42,24 +44,39 @@ async def listed(request: Request, caller: Annotated[Caller, needs("read")]) -> 
 
 
 @router.post("")
-async def add(request: Request, caller: Annotated[Caller, needs("operate")], body: Suspending) -> Suspended:
+async def add(request: Request, caller: Operator, body: Suspending) -> Suspended | SettingsPreview:
     """Suspend mail."""
-    given = body.model_dump(exclude={"all", "reason", "wait"})
+    given = body.model_dump(exclude={"all", "reason", "wait", "dry_run"})
     selected = suspend.selection(request.app.state.service.files.folder, given, everything=body.all)
     seconds = None if body.wait is None else span(body.wait, "for").total_seconds()
     async with looking(request, caller) as connection:
-        return await suspend.add(connection, selected, reason=body.reason, who=None, seconds=seconds)
+        return await suspend.add(
+            connection, By(), selected, reason=body.reason, who=None, seconds=seconds, dry_run=body.dry_run
+        )
 
 
 @router.delete("")
-async def remove_all(request: Request, caller: Annotated[Caller, needs("operate")]) -> Removed:
+async def remove_all(
+    request: Request,
+    caller: Operator,
+    dry_run: DryRun = False,  # noqa: FBT002 - a query
+    reason: Reason = None,
+) -> Removed | SettingsPreview:
     """Let all suspended mail go again, at once."""
+    by = because(reason)
     async with looking(request, caller) as connection:
-        return Removed(removed=sorted(row.id for row in await suspend.remove(connection, None)))
+        return await suspend.remove(connection, by, None, dry_run=dry_run)
 
 
 @router.delete("/{id}")
-async def remove(request: Request, id: Number, caller: Annotated[Caller, needs("operate")]) -> Removed:  # noqa: A002 - its name in the path
+async def remove(
+    request: Request,
+    id: Number,  # noqa: A002 - its name in the path
+    caller: Operator,
+    dry_run: DryRun = False,  # noqa: FBT002 - a query
+    reason: Reason = None,
+) -> Removed | SettingsPreview:
     """Let mail go again, at once."""
+    by = because(reason)
     async with looking(request, caller) as connection:
-        return Removed(removed=[row.id for row in await suspend.remove(connection, [id])])
+        return await suspend.remove(connection, by, [id], dry_run=dry_run)

@@ -94,7 +94,7 @@ class Event(Shape):
 
 
 class Command(Shape):
-    """One command that changed the queue."""
+    """One command that changed the queue, suspends, suppressions or schedules."""
 
     id: int = meaning("The number of its audit row.")
     ts: datetime = meaning("When it began.")
@@ -102,11 +102,11 @@ class Command(Shape):
     login: str = meaning("The login at the database.")
     operator: str | None = meaning("The login at the operating system.")
     verb: str = meaning("What it did.")
-    condition: str = meaning("To which recipients.")
+    condition: str = meaning("To which recipients, or what it named.")
     argument: dict[str, Any] = meaning("The verb's own values.")
     reason: str | None = meaning("Why.")
     undoes: int | None = meaning("The command that it undid.")
-    wanted: int = meaning("How many recipients matched.")
+    wanted: int = meaning("How many recipients matched, or rows of settings were named.")
     done: int = meaning("How many were changed.")
     skipped: int = meaning("How many were left alone.")
     finished: datetime | None = meaning("When it came to its end; null: interrupted or under way.")

@@ -135,8 +135,18 @@ class Schedule(Shape):
 class ScheduleChanged(Shape):
     """A schedule that was added or changed."""
 
+    audit: int = meaning("The number of its audit row.")
     id: str = meaning("Its name.")
     next: datetime | None = meaning("When it is sent next.", default=None)
+
+
+class ScheduledOncePreview(Shape):
+    """One message that would be sent later."""
+
+    at: datetime = meaning("When it would be sent.")
+    sender: str = meaning("The envelope sender; empty is the null sender.")
+    recipients: list[str] = meaning("The addresses.")
+    size: int = meaning("Octets of the message.")
 
 
 class ScheduledOnce(Shape):
@@ -214,6 +224,7 @@ class Suspend(Shape):
 class Suspended(Shape):
     """A suspend that was added."""
 
+    audit: int = meaning("The number of its audit row.")
     id: int = meaning("Its number.")
     selection: dict[str, list[str]] = meaning("Which mail, by field; empty: all.")
     expires: datetime | None = meaning("When it ends; null: when it is removed.")
@@ -222,7 +233,38 @@ class Suspended(Shape):
 class Removed(Shape):
     """Suspends that were removed."""
 
+    audit: int = meaning("The number of its audit row.")
     removed: list[int] = meaning("Their numbers.")
+    selections: list[dict[str, list[str]]] = meaning("Which mail each of them was about.")
+
+
+class Setting(Shape):
+    """A row of settings that a command changes."""
+
+    noun: str = meaning("suspends, suppressions or schedules.")
+    key: str = meaning("Its number, address or name.")
+    before: dict[str, Any] | None = meaning("What it was; null: it was not there.")
+    after: dict[str, Any] | None = meaning("What it becomes; null: it is removed.")
+
+
+class SettingsPreview(Shape):
+    """What a command would change: a suspend, suppressions, a schedule."""
+
+    verb: str = meaning("The command, or the one that would be undone.")
+    wanted: int = meaning("How many rows it names.")
+    changed: int = meaning("How many would be changed.")
+    sample: list[Setting] = meaning("The first of these.")
+    left: list[str] = meaning("For an undo: the first of those that were changed since, and stay.", default=[])
+
+
+class SettingsUndone(Shape):
+    """What an undo has changed back."""
+
+    audit: int = meaning("The number of its audit row.")
+    wanted: int = meaning("How many rows the earlier command had changed.")
+    done: int = meaning("How many were changed back.")
+    skipped: int = meaning("How many were changed since, and stay.")
+    left: list[str] = meaning("The first of these.")
 
 
 class Suppression(Shape):
@@ -241,12 +283,14 @@ class Suppression(Shape):
 class Target(Shape):
     """The address or domain that was removed."""
 
+    audit: int = meaning("The number of its audit row.")
     target: str = meaning("The address or domain.")
 
 
 class Suppressed(Shape):
     """What was added."""
 
+    audit: int = meaning("The number of its audit row.")
     suppressed: int = meaning("How many addresses or domains.")
 
 

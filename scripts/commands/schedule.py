@@ -4,19 +4,21 @@ Owns: add, list, remove, enable and disable, for people and for programs.
 Guarantees: a message that cannot be sent is refused when it is added, naming the wrong option. This command sends
     nothing itself: workers do, from then on, whether this host is up or not.
 Raises: PillarboxError for errors that an operator can correct.
-See: docs/how-to/schedule-mail.md; queued/schedule.py; sql/schema/16_schedule.sql.
+See: operate/settings/schedule.py, which does it; docs/how-to/schedule-mail.md.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from operate import schedule
-from operate.schedule import When
+from operate.settings import schedule
+from operate.settings.schedule import When
+from operate.shapes.settings import ScheduledOncePreview
 from scripts import one_connection
 from scripts.commands import schedule_mail
 from scripts.options import finish
-from scripts.output import records
+from scripts.output import records, settings
+from scripts.output.reason import by
 from scripts.output.records import fields
 from scripts.output.table import Column, Table
 from shared import cron
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import datetime
 
-    from operate.shapes.settings import ScheduleChanged, ScheduledOnce
+    from operate.shapes.settings import ScheduledOnce
     from shared.postgres import database
 
 _COLUMNS: Final = (
@@ -65,6 +67,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     verb.add_argument("--file", default="-", metavar="MAIL.eml", help="the message, header and all (standard input)")
     verb.add_argument("--transport", default="default", metavar="ID", help="of queued.yaml (default)")
     verb.add_argument("--priority", type=int, default=0, metavar="N", help="-9 to 9, urgent above 0 (0)")
+    settings.add_options(verb)
     finish(verb, add, acting=True)
 
     finish(verbs.add_parser("list", help="every schedule, the next one first"), list_schedules, acting=True)
@@ -75,6 +78,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     ):
         verb = verbs.add_parser(name, help=text)
         verb.add_argument("id", metavar="ID")
+        settings.add_options(verb)
         finish(verb, run, acting=True)
 
 
@@ -83,12 +87,25 @@ def add(options: argparse.Namespace) -> int:
     when = When(options.id, options.every, options.at, options.timezone, options.transport, options.priority)
     schedule.check(options.config, when)
     mail = schedule_mail.read_mail(options.sender, options.recipients, options.file)
-    if options.every is None:
-        once = _ask(options, lambda connection: schedule.once(connection, when, mail))
-        return _tell(options, f"message {once.message} is sent {_shown(once.at)}", once)
-    made = _ask(options, lambda connection: schedule.recurring(connection, when, mail))
-    words = f"{made.id}: {cron.explain(options.every)}, {options.timezone}; first {_shown(made.next)}"
-    return _tell(options, words, made)
+    every, who, dry_run = options.every, by(options), options.dry_run
+    if every is None:
+        return _tell_once(
+            options, _ask(options, lambda connection: schedule.once(connection, when, mail, dry_run=dry_run))
+        )
+    made = _ask(options, lambda connection: schedule.recurring(connection, who, when, mail, dry_run=dry_run))
+    said = f"{cron.explain(every)}, {options.timezone}"
+    return settings.tell(
+        options, made, lambda done: f"{done.id}: {said}; first {_shown(done.next)}; audit {done.audit}"
+    )
+
+
+def _tell_once(options: argparse.Namespace, once: ScheduledOnce | ScheduledOncePreview) -> int:
+    """Print what was queued, or would be."""
+    if isinstance(once, ScheduledOncePreview):
+        words = f"a message to {', '.join(once.recipients)} would be sent {_shown(once.at)}; nothing was queued"
+    else:
+        words = f"message {once.message} is sent {_shown(once.at)}"
+    return records.tell(words, once.model_dump(), as_json=options.json)
 
 
 def list_schedules(options: argparse.Namespace) -> int:
@@ -112,29 +129,30 @@ def _cells(row: database.Row) -> tuple[object, ...]:
 
 def remove(options: argparse.Namespace) -> int:
     """Forget a schedule."""
-    gone = _ask(options, lambda connection: schedule.remove(connection, options.id))
-    return _tell(options, f"{gone.id} is removed", gone)
+    who, dry_run = by(options), options.dry_run
+    gone = _ask(options, lambda connection: schedule.remove(connection, who, options.id, dry_run=dry_run))
+    return settings.tell(options, gone, lambda done: f"{done.id} is removed; audit {done.audit}")
 
 
 def enable(options: argparse.Namespace) -> int:
     """Send it again; occurrences that were missed while it was disabled are not sent."""
-    made = _ask(options, lambda connection: schedule.enable(connection, options.id))
-    return _tell(options, f"{made.id} is enabled; next {_shown(made.next)}", made)
+    who, dry_run = by(options), options.dry_run
+    made = _ask(options, lambda connection: schedule.enable(connection, who, options.id, dry_run=dry_run))
+    return settings.tell(
+        options, made, lambda done: f"{done.id} is enabled; next {_shown(done.next)}; audit {done.audit}"
+    )
 
 
 def disable(options: argparse.Namespace) -> int:
     """Send it no more."""
-    made = _ask(options, lambda connection: schedule.disable(connection, options.id))
-    return _tell(options, f"{made.id} is disabled", made)
+    who, dry_run = by(options), options.dry_run
+    made = _ask(options, lambda connection: schedule.disable(connection, who, options.id, dry_run=dry_run))
+    return settings.tell(options, made, lambda done: f"{done.id} is disabled; audit {done.audit}")
 
 
 def _ask[Answer](options: argparse.Namespace, work: Callable[[database.Connection], Awaitable[Answer]]) -> Answer:
     """Do the work on one connection to the configured database."""
     return one_connection.ask(one_connection.configured(options), "pillarbox schedule", work)
-
-
-def _tell(options: argparse.Namespace, words: str, done: ScheduleChanged | ScheduledOnce) -> int:
-    return records.tell(words, done.model_dump(exclude_unset=True), as_json=options.json)
 
 
 def _shown(at: datetime | None) -> str:

@@ -2,7 +2,7 @@
 
 Owns: reading the file, or standard input.
 Raises: PillarboxError, one line that names the option, the value and the allowed values.
-See: operate/schedule_mail.py, which checks it.
+See: operate/settings/schedule_mail.py, which checks it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from operate.schedule_mail import check_addresses, checked
+from operate.settings.schedule_mail import check_addresses, checked
 from scripts import standard_input
 from shared.errors import PillarboxError
 from shared.masking import show
@@ -18,7 +18,7 @@ from shared.masking import show
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from operate.schedule_mail import Mail
+    from operate.settings.schedule_mail import Mail
 
 
 def read_mail(sender: str, recipients: Sequence[str], file: str) -> Mail:

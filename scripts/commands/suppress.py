@@ -4,7 +4,7 @@ Owns: the verb `suppress`: add, remove, list, import.
 Guarantees: workers refuse an added address within seconds (suppression.atdelivery), and smtpd refuses it at RCPT where
     smtpd.yaml says so. An import is one transaction: all of a file, or nothing.
 Raises: PillarboxError for errors that an operator can correct, naming file and line.
-See: shared/mail/suppression.py for the spelling; docs/how-to/suppression.md.
+See: operate/settings/suppress.py, which does it; docs/how-to/suppression.md.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from operate import suppress
+from operate.settings import suppress
 from scripts import one_connection, standard_input
 from scripts.options import duration, finish
-from scripts.output import records
+from scripts.output import records, settings
+from scripts.output.reason import by
 from scripts.output.records import fields
 from scripts.output.table import Column, Table
 from shared.config.queued.load import load_queued
@@ -53,6 +54,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     finish(verb, import_file, acting=True)
     verb = verbs.add_parser("remove", help="let an address or a domain get mail again")
     verb.add_argument("target", metavar="TARGET")
+    settings.add_options(verb)
     finish(verb, remove, acting=True)
     verb = verbs.add_parser("list", help="list suppressed addresses with reason and end")
     verb.add_argument("--noted", action="store_true", help="also addresses that failed, but not yet often enough")
@@ -77,8 +79,9 @@ def import_file(options: argparse.Namespace) -> int:
 
 def remove(options: argparse.Namespace) -> int:
     """Let a target get mail again."""
-    _ask(options, lambda connection: suppress.remove(connection, options.target, "TARGET"))
-    return records.tell(f"{options.target} is removed", {"target": options.target}, as_json=options.json)
+    who, how = by(options), {"dry_run": options.dry_run}
+    gone = _ask(options, lambda connection: suppress.remove(connection, who, options.target, "TARGET", **how))
+    return settings.tell(options, gone, lambda done: f"{done.target} is removed; audit {done.audit}")
 
 
 def list_targets(options: argparse.Namespace) -> int:
@@ -104,9 +107,9 @@ def list_targets(options: argparse.Namespace) -> int:
 
 
 def _added(options: argparse.Namespace, targets: list[str]) -> int:
-    how = {"reason": options.reason, "keep": options.keep}
-    added = _ask(options, lambda connection: suppress.add(connection, targets, **how))
-    return records.tell(f"{added} suppressed", {"suppressed": added}, as_json=options.json)
+    how = {"reason": options.reason, "keep": options.keep, "dry_run": options.dry_run}
+    added = _ask(options, lambda connection: suppress.add(connection, by(options), targets, **how))
+    return settings.tell(options, added, lambda done: f"{done.suppressed} suppressed; audit {done.audit}")
 
 
 async def _all(connection: database.Connection, *, noted: bool) -> list[database.Row]:
@@ -127,4 +130,5 @@ def _ask[T](options: argparse.Namespace, question: Callable[[database.Connection
 
 def _add_reason(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--reason", default="by an operator", help="the reason; senders may read it")
+    settings.add_preview(verb)
     verb.add_argument("--keep", type=duration, metavar="DURATION", help="for how long, such as 30d (default: for ever)")

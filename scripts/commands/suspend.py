@@ -4,7 +4,7 @@ Owns: add, list and remove of suspends by command, for people and for programs.
 Guarantees: suspended mail waits in the queue, is not tried and not counted as tried; every worker knows at once, or
     at its next poll. Removing a suspend makes its mail due at once. Suspends of queued.yaml are not touched here.
 Raises: PillarboxError for errors that an operator can correct.
-See: docs/how-to/suspend-a-destination.md; queued/pacing/suspends.py.
+See: operate/settings/suspend.py, which does it; docs/how-to/suspend-a-destination.md.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, Final
 
-from operate import suspend
 from operate.selection import in_words
+from operate.settings import suspend
 from scripts import one_connection
 from scripts.options import duration, finish
-from scripts.output import records
+from scripts.output import records, settings
+from scripts.output.reason import by
 from scripts.output.records import fields
 from scripts.output.table import Column, Table
 from shared.config.queued.pacing import FIELDS
@@ -26,6 +27,7 @@ from shared.masking import show
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from operate.shapes.settings import Removed
     from shared.postgres import database
 
 _MEANINGS: Final = {
@@ -61,6 +63,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--reason", required=True, metavar="TEXT", help="the reason; it appears in last_error of the mail"
     )
     verb.add_argument("--for", dest="span", type=_span, metavar="TIME", help="1h, 2d (until it is removed)")
+    settings.add_preview(verb)
     verb.add_argument("--who", metavar="NAME", help="who suspends it (default: the principal or login you act for)")
     finish(verb, add, acting=True)
 
@@ -71,6 +74,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     verb = verbs.add_parser("remove", help="resume its delivery")
     verb.add_argument("ids", type=int, nargs="*", metavar="ID", help="numbers that `list` shows")
     verb.add_argument("--all", action="store_true", help="all of them")
+    settings.add_options(verb)
     finish(verb, remove, acting=True)
 
 
@@ -78,13 +82,13 @@ def add(options: argparse.Namespace) -> int:
     """Suspend mail."""
     given = {name: getattr(options, name) or [] for name in FIELDS}
     selected = suspend.selection(options.config, given, everything=options.all)
-    how = {"reason": options.reason, "who": options.who, "seconds": options.span}
-    made = _ask(options, lambda connection: suspend.add(connection, selected, **how))
-    if options.json:
-        records.one(made.model_dump())
-    else:
-        print(f"{made.id}: {in_words(selected)} is suspended {_shown(made.expires)}")
-    return 0
+    how = {"reason": options.reason, "who": options.who, "seconds": options.span, "dry_run": options.dry_run}
+    made = _ask(options, lambda connection: suspend.add(connection, by(options), selected, **how))
+    return settings.tell(
+        options,
+        made,
+        lambda done: f"{done.id}: {in_words(selected)} is suspended {_shown(done.expires)}; audit {done.audit}",
+    )
 
 
 def list_suspends(options: argparse.Namespace) -> int:
@@ -107,15 +111,15 @@ def remove(options: argparse.Namespace) -> int:
     if bool(options.ids) == options.all:
         raise PillarboxError("suspend remove: give numbers that `pillarbox suspend list` shows, or --all")
 
-    gone = _ask(options, lambda connection: suspend.remove(connection, None if options.all else options.ids))
-    if options.json:
-        records.one({"removed": sorted(row.id for row in gone)})
-    else:
-        print(
-            "\n".join(f"{row.id}: {in_words(row.selection)} is no longer suspended" for row in gone)
-            or "nothing was suspended"
-        )
-    return 0
+    ids, who = None if options.all else options.ids, by(options)
+    gone = _ask(options, lambda connection: suspend.remove(connection, who, ids, dry_run=options.dry_run))
+    return settings.tell(options, gone, _resumed)
+
+
+def _resumed(done: Removed) -> str:
+    each = zip(done.removed, done.selections, strict=True)
+    lines = [f"{id_}: {in_words(selection)} is no longer suspended" for id_, selection in each]
+    return "\n".join([*lines, f"audit {done.audit}"]) if lines else f"nothing was suspended; audit {done.audit}"
 
 
 def _span(text: str) -> float:

@@ -57,9 +57,9 @@ COMMANDS: Final[dict[str, Output]] = {
     "key revoke": _one(settings.ApiKeyRevoked),
     "web setup": _one(settings.SignInLink),
     "suppress list": _lines(settings.Suppression),
-    "suppress add": _one(settings.Suppressed),
-    "suppress import": _one(settings.Suppressed),
-    "suppress remove": _one(settings.Target),
+    "suppress add": _one(settings.Suppressed, settings.SettingsPreview),
+    "suppress import": _one(settings.Suppressed, settings.SettingsPreview),
+    "suppress remove": _one(settings.Target, settings.SettingsPreview),
     "queue list": _lines(mail.Recipient),
     "queue group": _lines(mail.Group),
     "queue show": _lines(mail.RecipientWithTries),
@@ -68,7 +68,7 @@ COMMANDS: Final[dict[str, Output]] = {
     "queue trace": _lines(mail.Event),
     "queue audit": _lines(mail.Command),
     **{f"queue {verb}": _ACT for verb in ("hold", "release", "retry", "delay", "priority", "move", "bounce", "delete")},
-    "queue undo": _one(mail.Changed, mail.UndoPreview),
+    "queue undo": _one(mail.Changed, mail.UndoPreview, settings.SettingsUndone, settings.SettingsPreview),
     "quarantine list": _lines(mail.Quarantine, mail.Held),
     "quarantine show": _one(mail.HeldMessage),
     "quarantine release": _ACT,
@@ -85,8 +85,13 @@ COMMANDS: Final[dict[str, Output]] = {
     "status": _one(checks.Status),
     "doctor": _one(checks.Diagnosis),
     "schedule list": _lines(settings.Schedule),
-    "schedule add": _one(settings.ScheduleChanged, settings.ScheduledOnce),
-    **{f"schedule {verb}": _one(settings.ScheduleChanged) for verb in ("remove", "enable", "disable")},
+    "schedule add": _one(
+        settings.ScheduleChanged, settings.SettingsPreview, settings.ScheduledOnce, settings.ScheduledOncePreview
+    ),
+    **{
+        f"schedule {verb}": _one(settings.ScheduleChanged, settings.SettingsPreview)
+        for verb in ("remove", "enable", "disable")
+    },
     "webhooks list": _lines(settings.Webhook),
     "webhooks add": _one(settings.WebhookSecret),
     "webhooks rotate": _one(settings.WebhookSecret),
@@ -94,8 +99,8 @@ COMMANDS: Final[dict[str, Output]] = {
     "webhooks replay": _one(settings.WebhookReplayed),
     **{f"webhooks {verb}": _one(settings.WebhookName) for verb in ("enable", "disable", "remove")},
     "suspend list": _lines(settings.Suspend),
-    "suspend add": _one(settings.Suspended),
-    "suspend remove": _one(settings.Removed),
+    "suspend add": _one(settings.Suspended, settings.SettingsPreview),
+    "suspend remove": _one(settings.Removed, settings.SettingsPreview),
     "accounts preview": _one(accounts.AccountMailPreview),
     "accounts verify": _one(accounts.SecretVerified),
     "partitions show": _one(checks.Leaves),

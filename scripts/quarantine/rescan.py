@@ -16,9 +16,10 @@ from operate.quarantine.rescan import CHANGE, PORTION, Checks, answered, check_o
 from operate.queue.act import Done, Span, begin
 from scripts.options import finish
 from scripts.output import consent, records
+from scripts.output.reason import by
 from scripts.output.table import Column, Table
 from scripts.quarantine.reviewing import narrow
-from scripts.queue.act import add_acting, by, progress, told_if_interrupted
+from scripts.queue.act import add_acting, progress, told_if_interrupted
 from scripts.queue.query import run
 from shared.config.smtpd.load import load_smtpd
 from shared.errors import PillarboxError

@@ -9,7 +9,6 @@ See: operate/queue/act.py, which does it; sql/README.md, "Acting on the queue".
 
 from __future__ import annotations
 
-import argparse
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -17,20 +16,19 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from operate.errors import Refused
 from operate.queue import act as operation
-from operate.queue.act import By, checked_reason
 from operate.queue.undo import UNDOABLE
-from scripts.one_connection import system_user
 from scripts.options import count
 from scripts.output import consent, records
 from scripts.output.interrupted import telling
+from scripts.output.reason import add_reason, by
 from scripts.output.records import fields
 from scripts.output.table import Column, Table
 from scripts.queue.query import add_condition
 from shared.how_many import how_many
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
@@ -57,14 +55,7 @@ def add_acting(verb: argparse.ArgumentParser) -> None:
 def add_consent(verb: argparse.ArgumentParser) -> None:
     """The options of every verb that acts: leave to do it, and why."""
     consent.add_consent(verb)
-    verb.add_argument("--reason", type=_sentence, metavar="TEXT", help="why, for the audit row")
-
-
-def _sentence(text: str) -> str:
-    try:
-        return checked_reason(text)
-    except Refused as error:
-        raise argparse.ArgumentTypeError(error.reason) from None
+    add_reason(verb)
 
 
 async def act(connection: database.Connection, options: argparse.Namespace, change: Change) -> int:
@@ -78,11 +69,6 @@ async def act(connection: database.Connection, options: argparse.Namespace, chan
     done = await operation.act(connection, by(options), plan, watched(quiet=options.json))
     tell(options, change, done)
     return 0
-
-
-def by(options: argparse.Namespace) -> By:
-    """Who runs the command, and why."""
-    return By(operator=system_user(), reason=options.reason)
 
 
 def watched(*, quiet: bool) -> Watch:

@@ -19,9 +19,10 @@ from operate.queue.act import Change, Done, carry_out
 from operate.queue.query import Query, asked_of
 from scripts.output import consent, records
 from scripts.output.interrupted import telling
+from scripts.output.reason import by
 from scripts.output.records import plain
 from scripts.output.table import Column, Table
-from scripts.queue.act import by, watched
+from scripts.queue.act import watched
 from scripts.queue.query import run
 from scripts.retention.rules import Rule, rules
 from shared.config.smtpd.load import load_smtpd

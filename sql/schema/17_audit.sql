@@ -1,4 +1,4 @@
--- The record of operators' and reviewers' changes of the queue, with the values that undo needs.
+-- The record of operators' and reviewers' changes of the queue and of settings, with the values that undo needs.
 --
 -- Functions record it, from the real rows, in the transaction that changes them: an operator's `undo` does what the record
 -- says, so no role may write it by hand.
@@ -12,14 +12,16 @@ CREATE TABLE audit (
     who       text        NOT NULL DEFAULT acting_for(),  -- on whose behalf: a principal, or the login itself
     operator  text,                                       -- whom the command took itself to be run by
     verb      text        NOT NULL CHECK (verb IN ('hold', 'release', 'copy', 'redirect', 'retry', 'delay', 'priority',
-                                                   'move', 'bounce', 'delete', 'undo', 'rescan', 'retention')),
-    condition text        NOT NULL,                       -- as written; '' is every recipient
+                                                   'move', 'bounce', 'delete', 'undo', 'rescan', 'retention',
+                                                   'suspend add', 'suspend remove', 'suppress add', 'suppress remove',
+                                                   'schedule add', 'schedule remove', 'schedule enable', 'schedule disable')),
+    condition text        NOT NULL,                       -- as written; '' is every recipient, or every suspend
     argument  jsonb       NOT NULL DEFAULT '{}',          -- the time, priority, transport … that was given
     reason    text,
     undoes    bigint      REFERENCES audit,
-    wanted    bigint      NOT NULL,                       -- recipients that fitted when it began
+    wanted    bigint      NOT NULL,                       -- recipients that fitted when it began, or rows of settings
     done      bigint      NOT NULL DEFAULT 0,
-    skipped   bigint      NOT NULL DEFAULT 0,             -- in a worker's hand, or finished meanwhile
+    skipped   bigint      NOT NULL DEFAULT 0,             -- in a worker's hand, or finished meanwhile; settings left as they are
     finished  timestamptz,
     undone    timestamptz,
     login     text        NOT NULL DEFAULT session_user   -- at PostgreSQL: no statement can write another's name
@@ -36,6 +38,19 @@ CREATE TABLE audit_rows (
     PRIMARY KEY (audit__id, queue__id)
 );
 CREATE INDEX audit_rows_messages__id ON audit_rows (messages__id);
+
+-- The rows of suspends, suppressions and schedules that a command changed: as each was before (NULL: it was added) and after
+-- (NULL: it was removed). The content of a schedule, which may be long, is kept apart, and only where the schedule is gone.
+CREATE TABLE audit_settings (
+    audit__id bigint NOT NULL REFERENCES audit ON DELETE CASCADE,
+    noun      text   NOT NULL,                   -- the table
+    key       text   NOT NULL,                   -- its primary key
+    before    jsonb,
+    after     jsonb,
+    content   bytea,
+    PRIMARY KEY (audit__id, noun, key),
+    CONSTRAINT audit_settings_changed CHECK (before IS DISTINCT FROM after)
+);
 
 -- The commands that may be deleted: begun before a time, and finished or given up; not one that a kept one undid.
 CREATE FUNCTION audit_older(before timestamptz) RETURNS SETOF audit
@@ -70,24 +85,55 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
                       AND may_review(r.before->>'quarantine'))
 $$;
 
--- Notes that a command begins; the number of its row. Reviewers decide about held mail, and undo their own releases and deletions alone.
+-- The table of settings that a command changes, by the first word of its verb, an undo what the undone command changed; NULL:
+-- it changes mail.
+CREATE FUNCTION audit_changes(verb text, undoes bigint) RETURNS regclass
+LANGUAGE sql STABLE SET search_path = pillarbox, pg_temp AS $$
+    SELECT CASE split_part(CASE WHEN verb = 'undo' THEN (SELECT a.verb FROM audit a WHERE a.id = audit_changes.undoes) ELSE verb END, ' ', 1)
+           WHEN 'suspend' THEN regclass 'suspends' WHEN 'suppress' THEN regclass 'suppressions' WHEN 'schedule' THEN regclass 'schedules' END
+$$;
+
+-- Whose rights PostgreSQL asks for in this session: the role that its login has taken (SET ROLE), or the login's.
+CREATE FUNCTION rights_of() RETURNS name LANGUAGE sql STABLE SET search_path = pillarbox, pg_temp AS $$
+    SELECT CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_setting('role')::name END
+$$;
+
+-- Whether settings in this table may be changed here: by operators, and by a login that acts for nobody and has the right to delete.
+CREATE FUNCTION audit_may_change(settings regclass) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pillarbox, pg_temp AS $$
+    SELECT is_operator() OR acted_for() IS NULL AND has_table_privilege(rights_of(), settings, 'DELETE')
+$$;
+
+-- Notes that a command begins; the number of its row. Reviewers decide about held mail, and undo their own releases and deletions alone. A command
+-- that changes settings is open until its transaction ends: triggers keep what it changes. Of two that undo the same, one waits.
 CREATE FUNCTION audit_begin(operator text, verb text, condition text, argument jsonb, reason text,
                             undoes bigint, wanted bigint) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 DECLARE
     made bigint;
+    settings regclass := audit_changes(verb, undoes);
 BEGIN
-    IF NOT is_operator() AND (verb NOT IN ('release', 'copy', 'redirect', 'bounce', 'delete', 'rescan', 'retention') OR undoes IS NOT NULL)
+    IF settings IS NOT NULL THEN
+        IF NOT audit_may_change(settings) OR (undoes IS NOT NULL) <> (verb = 'undo') THEN
+            RAISE EXCEPTION '% may not %: only operators may', to_json(acting_for()), verb
+                USING ERRCODE = 'insufficient_privilege', HINT = 'operators are members of the role that owns the queue, and principals with the role operator';
+        END IF;
+        PERFORM FROM audit a WHERE a.id = audit_begin.undoes FOR UPDATE;
+    ELSIF NOT is_operator() AND (verb NOT IN ('release', 'copy', 'redirect', 'bounce', 'delete', 'rescan', 'retention') OR undoes IS NOT NULL)
        AND NOT (verb = 'undo' AND audit_own_decision(undoes)) THEN
         RAISE EXCEPTION '% may not %: only operators may', acting_for(), verb
             USING ERRCODE = 'insufficient_privilege', HINT = 'operators are members of the role that owns the queue, and principals with the role operator';
-    ELSIF NOT coalesce(acting_has('{reviewer,operator,admin}'), true) THEN
+    ELSIF NOT coalesce(acting_has('{reviewer,operator,admin}'), true)
+       OR NOT is_operator() AND NOT has_column_privilege(rights_of(), 'pillarbox.queue', 'status', 'UPDATE') THEN
         RAISE EXCEPTION '% may not %: only reviewers and operators may', acting_for(), verb USING ERRCODE = 'insufficient_privilege';
     END IF;
     INSERT INTO audit AS a (who, operator, verb, condition, argument, reason, undoes, wanted)
     VALUES (acting_for(), audit_begin.operator, audit_begin.verb, audit_begin.condition, coalesce(audit_begin.argument, '{}'),
             audit_begin.reason, audit_begin.undoes, audit_begin.wanted)
     RETURNING a.id INTO made;
+    IF settings IS NOT NULL THEN
+        PERFORM set_config('pillarbox.command', made::text, true);
+    END IF;
     RETURN made;
 END $$;
 
@@ -132,12 +178,54 @@ BEGIN
     RETURN counted;
 END $$;
 
+-- Keeps a row that the open command changes, before and after.
+CREATE FUNCTION settings_changed() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+DECLARE
+    command bigint := current_setting('pillarbox.command')::bigint;
+    was jsonb;
+    made jsonb;
+    gone bytea;
+BEGIN
+    PERFORM audit_open(command);
+    IF TG_RELID IS DISTINCT FROM (SELECT audit_changes(a.verb, a.undoes)::oid FROM audit a WHERE a.id = command) THEN
+        RAISE EXCEPTION 'audit % does not change %', command, TG_TABLE_NAME USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    IF TG_TABLE_NAME = 'schedules' THEN
+        IF TG_OP <> 'INSERT' THEN
+            gone := OLD.content;
+            OLD.content := '';
+        END IF;
+        IF TG_OP <> 'DELETE' THEN
+            gone := NULL;
+            NEW.content := '';
+        END IF;
+    END IF;
+    was := CASE WHEN TG_OP <> 'INSERT' THEN to_jsonb(OLD) - 'content' END;
+    made := CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) - 'content' END;
+    IF was IS DISTINCT FROM made THEN
+        INSERT INTO audit_settings (audit__id, noun, key, before, after, content)
+        VALUES (command, TG_TABLE_NAME, coalesce(was, made)->>TG_ARGV[0], was, made, gone);
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER suspends_settings AFTER INSERT OR UPDATE OR DELETE ON suspends FOR EACH ROW
+    WHEN (coalesce(current_setting('pillarbox.command', true), '') <> '') EXECUTE FUNCTION settings_changed('id');
+CREATE TRIGGER suppressions_settings AFTER INSERT OR UPDATE OR DELETE ON suppressions FOR EACH ROW
+    WHEN (coalesce(current_setting('pillarbox.command', true), '') <> '') EXECUTE FUNCTION settings_changed('target');
+CREATE TRIGGER schedules_settings AFTER INSERT OR UPDATE OR DELETE ON schedules FOR EACH ROW
+    WHEN (coalesce(current_setting('pillarbox.command', true), '') <> '') EXECUTE FUNCTION settings_changed('id');
+
 -- Notes that a command came to its end, and that what it undid is undone.
 CREATE FUNCTION audit_finish(audit bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+DECLARE
+    changed bigint := (SELECT count(*) FROM audit_settings s WHERE s.audit__id = audit_finish.audit);
 BEGIN
     PERFORM audit_open(audit_finish.audit);
     UPDATE audit a SET finished = now() WHERE a.id = audit_finish.audit;
+    UPDATE audit a SET done = changed, wanted = greatest(a.wanted, changed), skipped = greatest(a.wanted - changed, 0)
+     WHERE a.id = audit_finish.audit AND audit_changes(a.verb, a.undoes) IS NOT NULL;
     UPDATE audit a SET undone = now() FROM audit mine WHERE mine.id = audit_finish.audit AND a.id = mine.undoes;
 END $$;
 
@@ -146,3 +234,5 @@ ALTER TABLE audit ENABLE ROW LEVEL SECURITY;
 CREATE POLICY audit_read ON audit FOR SELECT USING (true);
 ALTER TABLE audit_rows ENABLE ROW LEVEL SECURITY;
 CREATE POLICY audit_rows_read ON audit_rows FOR SELECT USING (true);
+ALTER TABLE audit_settings ENABLE ROW LEVEL SECURITY;
+CREATE POLICY audit_settings_read ON audit_settings FOR SELECT USING (true);

@@ -102,6 +102,8 @@ BEGIN
     GRANT SELECT ON attempts, archive, dead_letters, notices, workers, workers_seen, transports, unserved, volumes_seen,
         reports, report_minutes TO pillarbox_maintainer;
     GRANT SELECT, INSERT, UPDATE, DELETE ON schedules, suppressions, suspends, volumes TO pillarbox_maintainer;
+    GRANT SELECT ON audit, audit_settings TO pillarbox_maintainer;
+    GRANT EXECUTE ON FUNCTION audit_begin, audit_finish TO pillarbox_maintainer;
     GRANT EXECUTE ON FUNCTION dead_letters_requeue, suspend_fits, history_drop_if_counted(text, date, bigint, interval),
         orphans_release(uuid[]), orphans_hold(bigint[]) TO pillarbox_maintainer;
 

@@ -130,9 +130,12 @@ def principals(run: Runner) -> None:
 
 def suspends_and_hooks(run: Runner) -> None:
     """Commands about suspends and webhooks."""
+    run("suspend add", "--jobid", "sale", "--for", "1h", "--reason", "wrong prices", "--dry-run")
     run("suspend add", "--jobid", "sale", "--for", "1h", "--reason", "wrong prices")
     run("suspend list")
-    run("suspend remove", "--all")
+    [removed] = run("suspend remove", "--all")
+    run("queue undo", str(removed["audit"]), "--dry-run")
+    run("queue undo", str(removed["audit"]), "--yes")
     run("webhooks add", "app", "https://127.0.0.1:9/hook")  # which is refused: no address of the public Internet
     run("webhooks list")
     run("webhooks test", "app", status=1)
@@ -157,6 +160,7 @@ def settings(run: Runner, uri: str, tmp_path: Path) -> None:
     run("suppress remove", "ann@example.com")
     words = ("--from", "a@example.com", "--to", "b@example.net")
     run("schedule add", "weekly", "--every", "0 9 * * mon", *words, stdin=MAIL)
+    run("schedule add", "--at", "2099-01-01T09:00", *words, "--dry-run", stdin=MAIL)
     run("schedule add", "--at", "2099-01-01T09:00", *words, stdin=MAIL)
     run("schedule list")
     for verb in ("disable", "enable", "remove"):

@@ -63,7 +63,7 @@ def test_a_schedule_is_added_and_listed(command: Command, factory: Factory) -> N
 
 def test_disable_enable_and_remove(command: Command, factory: Factory) -> None:
     command("add", "hourly", "--every", "0 * * * *", *REPORT)
-    assert command("disable", "hourly")[:2] == (0, "hourly is disabled\n")
+    assert command("disable", "hourly")[:2] == (0, "hourly is disabled; audit 2\n")
     assert listed(command)["hourly"]["enabled"] is False
     factory.sql("UPDATE pillarbox.schedules SET next_at = now() - interval '9 days', error = 'broken'")
     status, out, _ = command("enable", "hourly", "--json")
@@ -72,7 +72,7 @@ def test_disable_enable_and_remove(command: Command, factory: Factory) -> None:
     assert (known["enabled"], known["error"]) == (True, None)
     # What was missed while it was disabled is not made up.
     assert datetime.fromisoformat(known["next_at"]) > datetime.now(UTC)
-    assert json.loads(out) == {"id": "hourly", "next": known["next_at"]}
+    assert json.loads(out) == {"audit": 3, "id": "hourly", "next": known["next_at"]}
     assert command("remove", "hourly")[0] == 0
     assert listed(command) == {}
     assert command("list")[1] == "no schedules\n"

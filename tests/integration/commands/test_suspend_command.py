@@ -51,7 +51,7 @@ def listed(command: Command) -> list[dict[str, Any]]:
 
 def test_a_destination_is_suspended_and_listed(command: Command) -> None:
     status, out, _ = command("add", "--destination", "Example.com", "--destination", ".example.com", *WHY)
-    assert (status, out) == (0, "1: destination example.com, .example.com is suspended until it is removed\n")
+    assert (status, out) == (0, "1: destination example.com, .example.com is suspended until it is removed; audit 1\n")
     [row] = listed(command)
     assert row["selection"] == {"destination": ["example.com", ".example.com"]}
     assert (row["reason"], row["expires"]) == ("they asked", None)
@@ -65,7 +65,8 @@ def test_a_suspend_can_expire(command: Command, factory: Factory) -> None:
     assert status == 0
     [row] = factory.sql("SELECT * FROM pillarbox.suspends")
     assert (row.expires - row.made, row.who) == (timedelta(hours=2), "night shift")
-    assert json.loads(out) == {"id": row.id, "selection": {"tenant": ["acme"]}, "expires": row.expires.isoformat()}
+    selection = {"tenant": ["acme"]}
+    assert json.loads(out) == {"audit": 1, "id": row.id, "selection": selection, "expires": row.expires.isoformat()}
     factory.sql("UPDATE pillarbox.suspends SET expires = now()")
     assert listed(command) == []
 
@@ -81,7 +82,7 @@ def test_removing_makes_its_mail_due(command: Command, factory: Factory) -> None
     command("add", "--destination", "example.com", *WHY)
     mail = factory.row(due=timedelta(minutes=9))
     factory.sql("UPDATE pillarbox.queue SET last_error = 'waiting: suspended: they asked'")
-    assert command("remove", "1")[:2] == (0, "1: destination example.com is no longer suspended\n")
+    assert command("remove", "1")[:2] == (0, "1: destination example.com is no longer suspended\naudit 2\n")
     assert listed(command) == []
     assert [row.id for row in factory.sql("SELECT id FROM pillarbox.queue WHERE next_retry <= now()")] == [mail]
 
@@ -90,7 +91,8 @@ def test_all_are_removed_together(command: Command) -> None:
     command("add", "--destination", "example.com", *WHY)
     command("add", "--all", *WHY)
     status, out, _ = command("remove", "--all", "--json")
-    assert (status, json.loads(out)) == (0, {"removed": [1, 2]})
+    told = {"audit": 3, "removed": [1, 2], "selections": [{"destination": ["example.com"]}, {}]}
+    assert (status, json.loads(out)) == (0, told)
     assert command("list")[1] == "nothing is suspended\n"
 
 

@@ -108,9 +108,8 @@ ACTING: Final = [route for route in ROUTES if route.method != "GET"]
 OF_NOTHING: Final = [
     route
     for route in ACTING
-    if "{id}" in route.path
+    if ("{id}" in route.path and "suspends" not in route.path and "schedules" not in route.path)
     or "deadletters" in route.path
-    or "schedules" in route.path
     or "rescan" in route.path
     or "{name}" in route.path
 ]

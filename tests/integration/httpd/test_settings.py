@@ -25,11 +25,11 @@ async def test_mail_is_suspended_and_goes_again(api: Api) -> None:
     [shown] = (await client.get("/v1/suspends")).json()
     assert (shown["id"], shown["who"], shown["reason"]) == (made.json()["id"], "olga", "they ask us to wait")
     assert 7100 < shown["seconds"] <= 7200
-    assert (await client.delete(f"/v1/suspends/{shown['id']}")).json() == {"removed": [shown["id"]]}
+    assert (await client.delete(f"/v1/suspends/{shown['id']}")).json()["removed"] == [shown["id"]]
     assert (await client.delete(f"/v1/suspends/{shown['id']}")).status_code == 404
     every = await client.post("/v1/suspends", json={"all": True, "reason": "a storm"})
     assert every.json()["selection"] == {}
-    assert (await client.delete("/v1/suspends")).json() == {"removed": [every.json()["id"]]}
+    assert (await client.delete("/v1/suspends")).json()["removed"] == [every.json()["id"]]
     wrong: list[dict[str, Any]] = [
         {"reason": "x"},
         {"all": True, "destination": ["example.com"], "reason": "x"},
@@ -45,7 +45,7 @@ async def test_mail_is_suspended_and_goes_again(api: Api) -> None:
 async def test_addresses_are_suppressed_all_or_none_and_listed_page_by_page(api: Api) -> None:
     client = await api.caller("olga", "operator", kind="person")
     body = {"targets": ["bob@example.com", "Example.NET", "carl@example.org"], "reason": "gone", "keep": "30d"}
-    assert (await client.post("/v1/suppressions", json=body)).json() == {"suppressed": 3}
+    assert (await client.post("/v1/suppressions", json=body)).json()["suppressed"] == 3
     wrong = await client.post("/v1/suppressions", json={"targets": ["dora@example.com", "@"]})
     assert (wrong.status_code, wrong.json()["detail"].split(":")[0]) == (422, "targets[1]")
     first = (await client.get("/v1/suppressions", params={"limit": "2"})).json()
@@ -111,7 +111,8 @@ async def test_schedules_are_added_listed_disabled_enabled_and_removed(api: Api)
     assert (shown["cron"], shown["recipients"], shown["enabled"]) == ("0 9 * * mon", ["boss@example.net"], True)
     again = await client.post("/v1/schedules", json={"id": "weekly", "every": "0 9 * * mon", **mail})
     assert again.status_code == 409
-    assert (await client.post("/v1/schedules/weekly/disable")).json() == {"id": "weekly", "next": None}
+    disabled = (await client.post("/v1/schedules/weekly/disable")).json()
+    assert (disabled["id"], disabled["next"]) == ("weekly", None)
     assert [each["enabled"] for each in (await client.get("/v1/schedules")).json()] == [False]
     assert (await client.post("/v1/schedules/weekly/enable")).json()["next"] == made.json()["next"]
     assert (await client.delete("/v1/schedules/weekly")).status_code == 200
@@ -145,3 +146,47 @@ async def test_leaves_and_findings_are_those_of_the_commands(api: Api) -> None:
     checks = {each["check"]: each["verdict"] for each in found["findings"]}
     assert (checks["server.reached"], checks["schema.version"]) == ("ok", "ok")
     assert found["verdict"] == found["findings"][0]["verdict"]
+
+
+async def test_settings_are_previewed_changed_with_a_reason_and_undone(api: Api) -> None:
+    client = await api.caller("olga", "operator", kind="person")
+    suspending = {"destination": ["example.com"], "reason": "they ask us to wait"}
+    preview = (await client.post("/v1/suspends", json={**suspending, "dry_run": True})).json()
+    assert (preview["verb"], preview["changed"], preview["sample"][0]["before"]) == ("suspend add", 1, None)
+    assert (await client.get("/v1/suspends")).json() == (await client.get("/v1/audit")).json()["data"] == []
+    made = (await client.post("/v1/suspends", json=suspending)).json()
+    [before] = await api.system.rows("SELECT * FROM suspends")
+    path = f"/v1/suspends/{made['id']}"
+    assert (await client.delete(path, params={"dry_run": "true"})).json()["sample"][0]["after"] is None
+    removed = (await client.delete(path, params={"reason": "a mistake"})).json()
+    row = (await client.get(f"/v1/audit/{removed['audit']}")).json()
+    assert (row["who"], row["verb"], row["reason"], row["done"]) == ("olga", "suspend remove", "a mistake", 1)
+    undo = f"/v1/audit/{removed['audit']}/undo"
+    shown = (await client.post(undo, json={"dry_run": True})).json()
+    assert (shown["changed"], await api.system.rows("SELECT FROM suspends")) == (1, [])
+    done = (await client.post(undo, json={"reason": "it was none"})).json()
+    assert (done["wanted"], done["done"], done["skipped"], done["left"]) == (1, 1, 0, [])
+    assert await api.system.rows("SELECT * FROM suspends") == [before]
+    assert (await client.post(undo, json={})).status_code == 409
+    assert (await client.delete("/v1/suspends", params={"reason": "a\nb"})).status_code == 422
+
+    added = (await client.post("/v1/suppressions", json={"targets": ["a.example", "b.example"]})).json()
+    await client.delete("/v1/suppressions/a.example", params={"reason": "a mistake"})
+    left = (await client.post(f"/v1/audit/{added['audit']}/undo", json={})).json()
+    assert (left["done"], left["left"]) == (1, ["a.example"])
+    mail = {"from": "reports@example.com", "to": ["boss@example.net"], "message": "Subject: week\n\nAll is well.\n"}
+    weekly = {"id": "weekly", "every": "0 9 * * mon", **mail}
+    assert (await client.post("/v1/schedules", json={**weekly, "dry_run": True})).json()["changed"] == 1
+    await client.post("/v1/schedules", json=weekly)
+    assert (await client.post("/v1/schedules/weekly/disable", params={"dry_run": "true"})).json()["changed"] == 1
+    gone = (await client.delete("/v1/schedules/weekly")).json()
+    assert (await client.post(f"/v1/audit/{gone['audit']}/undo", json={})).json()["done"] == 1
+    assert [each["enabled"] for each in (await client.get("/v1/schedules")).json()] == [True]
+
+
+async def test_a_message_for_later_has_a_preview_that_queues_nothing(api: Api) -> None:
+    client = await api.caller("olga", "operator", "sender", kind="person")
+    mail = {"from": "reports@example.com", "to": ["boss@example.net"], "message": "Subject: week\n\nAll is well.\n"}
+    once = await client.post("/v1/schedules", json={"at": "2999-12-24T18:00", **mail, "dry_run": True})
+    assert (once.status_code, once.json()["recipients"]) == (200, ["boss@example.net"])
+    assert await api.system.rows("SELECT FROM messages") == []

@@ -1,6 +1,6 @@
 """test_schedule_mail — an operator's input becomes a valid message, or a one-line error
 
-Owns: proofs about operate/schedule_mail.py and scripts/commands/schedule_mail.py.
+Owns: proofs about operate/settings/schedule_mail.py and scripts/commands/schedule_mail.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from operate import schedule_mail
+from operate.settings import schedule_mail
 from scripts.commands.schedule_mail import read_mail
 from shared.errors import PillarboxError
 
