@@ -144,6 +144,17 @@ def suspends_and_hooks(run: Runner) -> None:
         run(f"webhooks {verb}", "app")
 
 
+def schedules(run: Runner) -> None:
+    """Commands about recurring and later mail."""
+    words = ("--from", "a@example.com", "--to", "b@example.net")
+    run("schedule add", "weekly", "--every", "0 9 * * mon", *words, stdin=MAIL)
+    run("schedule add", "--at", "2099-01-01T09:00", *words, "--dry-run", stdin=MAIL)
+    run("schedule add", "--at", "2099-01-01T09:00", *words, stdin=MAIL)
+    run("schedule list")
+    for verb in ("disable", "enable", "remove"):
+        run(f"schedule {verb}", "weekly")
+
+
 def settings(run: Runner, uri: str, tmp_path: Path) -> None:
     """Commands that are not about mail."""
     run("migrate")
@@ -158,13 +169,7 @@ def settings(run: Runner, uri: str, tmp_path: Path) -> None:
     run("suppress import", str(file))
     run("suppress list")
     run("suppress remove", "ann@example.com")
-    words = ("--from", "a@example.com", "--to", "b@example.net")
-    run("schedule add", "weekly", "--every", "0 9 * * mon", *words, stdin=MAIL)
-    run("schedule add", "--at", "2099-01-01T09:00", *words, "--dry-run", stdin=MAIL)
-    run("schedule add", "--at", "2099-01-01T09:00", *words, stdin=MAIL)
-    run("schedule list")
-    for verb in ("disable", "enable", "remove"):
-        run(f"schedule {verb}", "weekly")
+    schedules(run)
     suspends_and_hooks(run)
     run("volumes report", str(tmp_path), "--once")
     run("volumes list")
