@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from operate import suspend
 from operate.doctor.conditions import prove
 from operate.selection import in_words
+from operate.settings import suspend
 from queued.maintain import UNSERVED_GRACE
 from shared.postgres import database
 from shared.postgres.coverage import Serves
