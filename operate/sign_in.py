@@ -1,7 +1,7 @@
 """sign-in — people who use the console: one-time links, passwords and sessions
 
 Owns: the form of what a link and a cookie show, and their digests; making and using a link; beginning, finding and
-    ending sessions.
+    ending sessions; counting sign-ins that fail, for all processes of httpd.
 Guarantees: what is shown is 256 random bits, and only its SHA-256 is kept. A link sets a password once and ends every
     session of its person. A session begins only for the password hash that was compared, and is over with the password,
     after its time, when idle for too long, and as soon as its person is disabled.
@@ -23,11 +23,13 @@ from shared.masking import show
 from shared.postgres import database
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime, timedelta
 
 _OCTETS: Final = 32
 LEAST_PASSWORD: Final = 12  # characters
 MOST_PASSWORD: Final = 200
+FIRST: Final = "admin"  # the person whom the first link makes
 _FIRST: Final[dict[str, Any]] = {"kind": "person", "roles": ["admin"], "disabled": False, "senders": []}
 
 
@@ -38,6 +40,14 @@ class Session(NamedTuple):
     seal: bytes
     principal: str
     roles: frozenset[str]
+
+
+class Limit(NamedTuple):
+    """At most so many sign-ins that fail in `span`, of one name or one address."""
+
+    of: str
+    most: int
+    span: timedelta
 
 
 class Begun(NamedTuple):
@@ -107,6 +117,40 @@ async def hash_of(connection: database.Connection, principal: str) -> str | None
     """The hash of a person's password, if that person may sign in."""
     rows = await database.fetch(connection, "web_password", principal=principal)
     return rows[0].argon2 if rows else None
+
+
+async def count(connection: database.Connection, limits: Sequence[Limit]) -> float:
+    """Count a sign-in before it is judged; the seconds until it would be allowed, 0 where it is."""
+    if not limits:
+        return 0.0
+    [row] = await database.fetch(connection, "web_failure", **_counted(limits))
+    wait: float = row.wait
+    return wait
+
+
+async def give_back(connection: database.Connection, limits: Sequence[Limit]) -> None:
+    """A sign-in that was counted was right."""
+    if limits:
+        await database.fetch(connection, "web_failure_none", **_counted(limits))
+
+
+def _counted(limits: Sequence[Limit]) -> dict[str, Any]:
+    return {
+        "digests": [digest(each.of) for each in limits],
+        "most": [each.most for each in limits],
+        "span": limits[0].span,
+    }
+
+
+async def first_link(connection: database.Connection, keep: timedelta, url: str) -> SignInLink | None:
+    """A link for the admin `admin` as long as no admin has a password; None: somebody can sign in, or let others in."""
+    [some] = await database.fetch(connection, "web_passwords_any")
+    if some.any:
+        return None
+    try:
+        return await link(connection, FIRST, keep, url)
+    except (NotThere, NotNow, Refused):
+        return None  # admins have other names here
 
 
 async def begin(

@@ -1,9 +1,10 @@
 """visitor — who looks at a page: the session of its cookie, and what its person may
 
 Owns: the cookie; the judgement by roles; signing in, with limits on wrong passwords.
-Guarantees: the cookie goes to /console/ alone, so that a message's body comes without it; no script reads it; it goes
-    over TLS only, but on this host itself. A name that is not known costs as much as a wrong password. PostgreSQL
-    judges again by the person, for whom each transaction acts.
+Guarantees: sign-ins that fail are counted in PostgreSQL, for all processes of httpd, and before they are judged, so
+    that many at once get no further than one after the other. The cookie goes to /console/ alone, so that a message's
+    body comes without it; no script reads it; it goes over TLS only, but on this host itself. A name that is not known
+    costs as much as a wrong password. PostgreSQL judges again by the person, for whom each transaction acts.
 See: RFC 6265 section 5.2; operate/sign_in.py.
 """
 
@@ -11,20 +12,19 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
-from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from httpd.problems import Problem, unavailable
 from operate import sign_in
 from operate.errors import Refused
 from operate.keys import SCOPES
+from operate.sign_in import Limit
 from shared.config.smtpd.authentication import Hashing as HashingSettings
 from shared.observe import events
 from shared.postgres import acting
 from shared.security.saslprep import NotPrepared, prepared
 from smtpd.envelope import places
 from smtpd.login.passwords import OURS, Hashing, HashingBusy, make_hash, unknown_hash
-from smtpd.rates.counters import HitCounter, Limit
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -49,7 +49,6 @@ class Visitors:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._hashing = Hashing(HashingSettings())
-        self._counter = HitCounter()
 
     async def session(self, request: Request) -> Session | None:
         """The session of this request, if it has one that is valid."""
@@ -76,21 +75,23 @@ class Visitors:
         except NotPrepared:
             person = ""
         limits = self._limits(request, person)
-        if wait := self._count(limits, 0):
-            raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "too many wrong passwords; try again later", retry_after=wait)
         async with self._service.pool.connection() as connection:
+            if wait := await sign_in.count(connection, limits):
+                why = "too many wrong passwords; try again later"
+                raise Problem(HTTPStatus.TOO_MANY_REQUESTS, why, retry_after=wait)
             known = await sign_in.hash_of(connection, person)
         try:
             right = await self._hashing.check(known or unknown_hash(OURS), password)
         except HashingBusy:
+            await self._give_back(limits)
             raise unavailable("too many people sign in at this moment; try again") from None
         except NotPrepared:
             right = False
         cookie = await self._begin(request, person, known) if right and known is not None else None
         if cookie is None:
-            self._count(limits, 1)
             events.emit("console.refused", client=self._service.address(request), name=person)
             raise Problem(HTTPStatus.UNAUTHORIZED, _WRONG)
+        await self._give_back(limits)
         return cookie, person
 
     async def use_link(self, request: Request, token: str, password: str) -> str:
@@ -116,14 +117,15 @@ class Visitors:
         return None if begun is None else begun.cookie
 
     def _limits(self, request: Request, person: str) -> list[Limit]:
-        most, window = self._service.config.console.failures, self._service.config.rates.window.total_seconds()
+        most, window = self._service.config.console.failures, self._service.config.rates.window
         if not most:
             return []
         address = places.host(self._service.address(request))
         return [Limit(f"address/{address}", most, window), Limit(f"name/{person}", most * _OF_A_NAME, window)]
 
-    def _count(self, limits: list[Limit], hits: int) -> float:
-        return self._counter.hit(limits, hits, monotonic()) if limits else 0.0
+    async def _give_back(self, limits: list[Limit]) -> None:
+        async with self._service.pool.connection() as connection:
+            await sign_in.give_back(connection, limits)
 
 
 def may(session: Session, scope: str) -> bool:

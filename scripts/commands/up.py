@@ -153,6 +153,8 @@ async def _serve(
             _warn(warning)
         print(f"submit to {_place(daemons[0].status)}, look with pillarbox queue list")
         if without_api is None:
+            for line in await api.console(options.config, daemons[1].address, conninfo, link=sys.stdout.isatty()):
+                print(line)
             for line in api.first_steps(daemons[1].address):
                 print(line)
         await _until(asked, smtpd)

@@ -9,6 +9,7 @@ Raises: PillarboxError for errors that a person can correct.
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ from scripts.demo.face import Face
 from scripts.demo.ledger import Ledger
 from scripts.scratch_var import emptied
 from scripts.sink.server import Sink
+from scripts.up import api
+from shared.errors import PillarboxError
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -47,6 +50,10 @@ workers:
 transports: [{{id: default, hostname: demo.pillarbox.example, connection: {{server: 127.0.0.1, port: {port}}}}}]
 bounces: {{hostname: demo.pillarbox.example}}
 """
+_HTTPD = """\
+environment: {{database: {{uri: "embedded:"}}, var: {var}, log: {{level: warning}}}}
+listen: 127.0.0.1:0
+"""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -56,6 +63,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--mail", type=Path, metavar="DIR", help="submit the .eml files below DIR instead")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="makes the same mail again (1)")
     parser.add_argument("--var", type=Path, default=Path("var/demo"), metavar="DIR", help="emptied first (var/demo)")
+    parser.add_argument(
+        "--stay", action="store_true", help="let it run until Ctrl-C before the ledger, with a link to the console"
+    )
     parser.set_defaults(func=run)
 
 
@@ -65,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
     samples = list(sample_mail.from_folder(options.mail, options.seed) if options.mail else made_up)
     var = options.var
     with emptied(var):
-        ledger = asyncio.run(_demonstrate(var, samples))
+        ledger = asyncio.run(_demonstrate(var, samples, stay=options.stay))
     account = ledger.account()
     if account.ended:
         print(
@@ -76,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     return 0 if account.clean else 1
 
 
-async def _demonstrate(var: Path, samples: list[sample_mail.Sample]) -> Ledger:
+async def _demonstrate(var: Path, samples: list[sample_mail.Sample], *, stay: bool) -> Ledger:
     ledger = Ledger()
 
     def arrived(record: Received) -> None:
@@ -91,18 +101,36 @@ async def _demonstrate(var: Path, samples: list[sample_mail.Sample]) -> Ledger:
         face = Face(ledger, len(samples))
         face.say("starting PostgreSQL")
         smtpd, queued = load_both(var)
+        if stay:
+            (var / "httpd.yaml").write_text(_HTTPD.format(var=var))
+            if why := api.why_not(var, smtpd):
+                raise PillarboxError(f"--stay needs httpd: {why}")
         conninfo = up.prepare(smtpd)
-        children = up.children(var, queued, logs=var)
+        children = up.children(var, queued, logs=var, with_api=stay)
         for child in children:
             face.say(f"starting {child.name}")
             await supervisor.start(child)
+        if stay:
+            for line in await api.console(var, children[1].address, conninfo, link=True):
+                face.say(line)
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(face.watch(await database.connect(conninfo, "pillarbox demo")))
             await _submit(children[0], samples, ledger, face)
             await _arrive(ledger)
             watching.cancel()
         await face.end(conninfo)
+        if stay:
+            face.say("it runs until Ctrl-C")
+            await _interrupted()
     return ledger
+
+
+async def _interrupted() -> None:
+    """Until Ctrl-C, or SIGTERM."""
+    asked = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, asked.set)
+    await asked.wait()
 
 
 async def _submit(smtpd: DaemonProcess, samples: list[sample_mail.Sample], ledger: Ledger, face: Face) -> None:

@@ -34,6 +34,15 @@ CREATE TABLE web_sessions (
 CREATE INDEX web_sessions_principal ON web_sessions (principal);
 CREATE INDEX web_sessions_expire ON web_sessions (expires);
 
+-- Sign-ins that failed or are being judged, by a digest of the name or the address: until when they are paid for, as each is worth
+-- a part of the window (the generic cell rate algorithm, as in smtpd/rates/counters.py). For every process of httpd; a crash
+-- of PostgreSQL forgets them.
+CREATE UNLOGGED TABLE web_failures (
+    digest     bytea       PRIMARY KEY CHECK (octet_length(digest) = 32),
+    paid_until timestamptz NOT NULL
+);
+CREATE INDEX web_failures_paid_until ON web_failures (paid_until);
+
 -- Links are made by admins, as keys are; passwords and sessions by the functions below.
 CREATE TRIGGER web_links_guarded BEFORE INSERT OR UPDATE ON web_links
     FOR EACH STATEMENT EXECUTE FUNCTION principals_guarded();
@@ -119,3 +128,35 @@ BEGIN
     GET DIAGNOSTICS ended = ROW_COUNT;
     RETURN ended;
 END $$;
+
+-- Counts a sign-in against each of these, of which `most` are allowed in a window, or against none of them: the seconds until it
+-- would be allowed, 0 where it was. Two at once wait for each other, so that together they get no more.
+CREATE FUNCTION web_failure(digests bytea[], most integer[], span interval) RETURNS double precision
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+DECLARE
+    at timestamptz;
+    wait interval := '0';
+BEGIN
+    INSERT INTO web_failures (digest, paid_until) SELECT d, clock_timestamp() FROM unnest(digests) AS d ORDER BY d ON CONFLICT DO NOTHING;
+    PERFORM FROM web_failures f WHERE f.digest = ANY (digests) ORDER BY f.digest FOR UPDATE;
+    at := clock_timestamp();
+    SELECT max(greatest(f.paid_until, at) + span / a.most - at - span) INTO wait
+      FROM unnest(digests, most) AS a(digest, most) JOIN web_failures f ON f.digest = a.digest;
+    IF wait > '1 millisecond' THEN
+        RETURN extract(epoch FROM wait);
+    END IF;
+    UPDATE web_failures f SET paid_until = greatest(f.paid_until, at) + span / a.most
+      FROM unnest(digests, most) AS a(digest, most) WHERE f.digest = a.digest;
+    DELETE FROM web_failures f WHERE f.digest = ANY (ARRAY(
+        SELECT o.digest FROM web_failures o WHERE o.paid_until < at AND o.digest <> ALL (digests)
+         ORDER BY o.paid_until LIMIT 100 FOR UPDATE SKIP LOCKED));
+    RETURN 0;
+END $$;
+
+-- Gives back what was counted, for a sign-in that was right.
+CREATE FUNCTION web_failure_none(digests bytea[], most integer[], span interval) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+    UPDATE web_failures f SET paid_until = f.paid_until - span / a.most
+      FROM unnest(digests, most) AS a(digest, most)
+     WHERE f.digest = a.digest AND f.digest = ANY (ARRAY(SELECT l.digest FROM web_failures l WHERE l.digest = ANY (digests) ORDER BY l.digest FOR UPDATE))
+$$;

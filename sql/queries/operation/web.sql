@@ -4,6 +4,14 @@
 -- Whether some person is an admin already.
 SELECT EXISTS (SELECT FROM pillarbox.principals p WHERE p.kind = 'person' AND NOT p.disabled AND 'admin' = ANY (p.roles)) AS any
 
+-- name: web_failure
+-- Counts a sign-in; the seconds until it would be allowed, 0 where it was.
+SELECT pillarbox.web_failure(%(digests)s::bytea[], %(most)s::integer[], %(span)s::interval) AS wait
+
+-- name: web_failure_none
+-- Gives back what was counted.
+SELECT pillarbox.web_failure_none(%(digests)s::bytea[], %(most)s::integer[], %(span)s::interval)
+
 -- name: web_link_add
 -- Makes the one link of a person, in place of an earlier one; no row when there is no such person.
 INSERT INTO pillarbox.web_links AS l (digest, principal, expires)
@@ -22,6 +30,11 @@ SELECT principal FROM pillarbox.web_link_use(%(digest)s, %(argon2)s)
 -- name: web_password
 -- The hash of a person's password.
 SELECT argon2 FROM pillarbox.web_password(%(principal)s)
+
+-- name: web_passwords_any
+-- Whether some person who is an admin has a password.
+SELECT EXISTS (SELECT FROM pillarbox.principals p JOIN pillarbox.web_passwords w ON w.principal = p.name
+                WHERE p.kind = 'person' AND NOT p.disabled AND 'admin' = ANY (p.roles)) AS any
 
 -- name: web_person
 -- What kind of principal this is, and whether it is disabled; no row when there is none.

@@ -1,6 +1,6 @@
 """test_up_examines — what `pillarbox up` asks PostgreSQL before it starts: may a sink take this mail, who serves what
 
-See: scripts/up/sink.py, scripts/up/unserved.py.
+See: scripts/up/sink.py, scripts/up/unserved.py, scripts/up/api.py.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from scripts.up import sink
+from operate import sign_in
+from scripts.up import api, sink
 from scripts.up.unserved import unserved
 from shared.config.queued.settings import QueuedConfig
 from shared.config.smtpd.settings import SmtpdConfig
@@ -53,3 +54,24 @@ async def test_partitions_that_no_worker_serves_are_named(database: str) -> None
         assert await unserved(connection, SmtpdConfig(), QueuedConfig()) == []
     finally:
         await connection.close()
+
+
+async def test_a_terminal_gets_a_one_time_link_to_the_console_until_an_admin_can_sign_in(
+    database: str, factory: Factory, tmp_path: Path
+) -> None:
+    (tmp_path / "httpd.yaml").write_text("{}")
+    address = ("127.0.0.1", 8025)
+    [plain] = await api.console(tmp_path, address, database, link=False)
+    assert plain.startswith("the console: http://127.0.0.1:8025/console/ ")
+    assert factory.sql("SELECT 1 FROM pillarbox.principals") == []
+    said, shown = await api.console(tmp_path, address, database, link=True)
+    assert said.endswith("choose a password for admin here, once:")
+    connection = await door.connect(database, "test")
+    try:
+        token = shown.partition("http://127.0.0.1:8025/console/link?token=")[2]
+        assert await sign_in.use_link(connection, token, "$argon2 of a test") == "admin"
+    finally:
+        await connection.close()
+    assert await api.console(tmp_path, address, database, link=True) == ["the console: http://127.0.0.1:8025/console/"]
+    (tmp_path / "httpd.yaml").write_text('{"console": {"enabled": false}}')
+    assert await api.console(tmp_path, address, database, link=True) == []

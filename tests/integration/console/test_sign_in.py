@@ -5,6 +5,7 @@ Owns: proofs about httpd/console/sign_in.py, visitor.py and forms.py, and sql/sc
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -113,6 +114,24 @@ async def test_names_that_are_not_known_are_refused_in_the_same_words_and_too_ma
         assert int(many.headers["retry-after"]) > 0
         assert api.daemon.said("console.refused")[0]["name"] == "rita"
         assert PASSWORD not in api.daemon.log
+
+
+async def test_wrong_passwords_are_counted_for_all_processes_of_httpd_together_also_at_once(system: System) -> None:
+    async with (
+        Api(system, await system.httpd(console={"failures": 3})) as one,
+        Api(system, await system.httpd("second", console={"failures": 3})) as two,
+    ):
+        await set_password(one, "rita", "reviewer")
+        clients = [await api.client() for api in (one, two) for _ in range(5)]
+        # Who is right is not counted.
+        for client in clients[:4]:
+            right = await client.post("/console/sign-in", data={"name": "rita", "password": PASSWORD})
+            assert right.status_code == 303
+        form = {"name": "rita", "password": "wrong"}
+        answers = await asyncio.gather(*(client.post("/console/sign-in", data=form) for client in clients))
+        assert sorted(answer.status_code for answer in answers) == [401] * 3 + [429] * 7
+        right = await clients[-1].post("/console/sign-in", data={"name": "rita", "password": PASSWORD})
+        assert right.status_code == 429
 
 
 async def test_every_address_asks_for_a_session_and_for_the_role_and_every_page_has_its_headers(
