@@ -37,6 +37,7 @@ VERBS: Final = {
     "sink": "sink.command",
     "queue": "queue.command",
     "quarantine": "quarantine.command",
+    "recover": "recover.command",
     "retention": "retention.command",
     "deadletters": "deadletters.command",
     "doctor": "doctor.command",

@@ -155,6 +155,10 @@ CHECKS: Final[dict[str, str]] = {
     "schema.partitions": "SQL hashes domains into as many ids as smtpd.yaml says. W: into another number.",
     "schema.reviewers": "PostgreSQL lets those review who are reviewers in smtpd.yaml. W: others do.",
     "server.version": "The server's version. Note: newer than any this code was tested with.",
+    "server.restored": (
+        "A database that was restored to a target was held before mail went on. W: `pillarbox recover begin` was not "
+        "run on its timeline."
+    ),
     "server.durability": (
         "Settings that make a commit durable are on. A: fsync or full_page_writes is off. W: synchronous_commit is off."
     ),

@@ -24,7 +24,7 @@ from queued.maintain import UNSERVED_GRACE
 from shared.config.smtpd.quarantine import reviewers
 from shared.errors import SchemaMismatch
 from shared.how_many import how_many
-from shared.postgres import coverage, database, migrate
+from shared.postgres import coverage, database, migrate, timeline
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -62,6 +62,7 @@ class Look:
         if schema[0].verdict is Severity.ALARM:
             return found  # tables of another version: every further question would be a wrong one
         for check, look in (
+            ("server.restored", self._restored),
             ("schema.partitions", self._partitions),
             ("leaf.triggers", self._tree),
             ("leaf.vacuum", self._vacuum),
@@ -136,6 +137,11 @@ class Look:
             return [Finding("schema.version", Severity.ALARM, str(error), remedy)]
         text = f"{how_many(len(applied), 'migration')}, the last {applied[max(applied)]}"
         return [Finding("schema.version", Severity.OK, text)]
+
+    async def _restored(self) -> list[Finding]:
+        now = await timeline.current(self._connection)
+        [row] = await self._rows("recovery_server", timeline=now)
+        return [server.restored(row)]
 
     async def _partitions(self) -> list[Finding]:
         [row] = await self._rows("doctor_settings")

@@ -42,6 +42,15 @@ def durability(row: Row) -> Finding:
     return Finding("server.durability", Severity.WARN, text, "ALTER SYSTEM SET synchronous_commit = on")
 
 
+def restored(row: Row) -> Finding:
+    """Whether mail that was sent after the backup may be sent again."""
+    if not row.target or row.held:
+        return Finding("server.restored", Severity.OK, "no restored mail goes on uncompared")
+    text = f"restored ({row.target}) and not held: mail that was sent after that moment is sent again"
+    remedy = "stop queued and run `pillarbox recover begin`, or reset that setting of PostgreSQL"
+    return Finding("server.restored", Severity.WARN, text, remedy)
+
+
 def volumes(rows: Sequence[Row], least: int, *, seen: bool) -> Finding:
     """Room for more mail, as reported; `seen`: smtpd looks at volumes of its own host."""
     check = "server.volumes"

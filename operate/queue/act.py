@@ -36,6 +36,7 @@ _SAMPLE: Final = 10
 LEFT: Final = {
     "hold": ("HOLD",),
     "release": ("DELIVER",),
+    "recover": ("HOLD",),
     "rescan": ("DELIVER",),
     "retry": ("DELIVER",),
     "delay": ("DELIVER",),
@@ -276,7 +277,9 @@ async def apply(connection: database.Connection, change: Change, audit: int, ids
         return []
     await database.fetch(connection, "queue_remember", audit=audit, ids=ids)
     rows = await database.fetch(connection, change.query, ids=ids, **change.values)
-    return sorted({row.partid or "" for row in rows} if change.verb not in {"hold", "delete", "bounce"} else set())
+    return sorted(
+        {row.partid or "" for row in rows} if change.verb not in {"hold", "delete", "bounce", "recover"} else set()
+    )
 
 
 async def wake(connection: database.Connection, partids: list[str]) -> None:

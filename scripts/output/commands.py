@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic.json_schema import models_json_schema
 
-from operate.shapes import accounts, checks, mail, settings
+from operate.shapes import accounts, checks, mail, recovery, settings
 from shared.config.json_schema import WithoutTitles
 
 if TYPE_CHECKING:
@@ -77,6 +77,10 @@ COMMANDS: Final[dict[str, Output]] = {
     "quarantine export": _one(mail.Exported),
     "quarantine digest": _lines(mail.Digest),
     "sink show": _lines(mail.Taken, mail.TakenMessage),
+    "recover begin": _one(recovery.Begun),
+    "recover show": _one(recovery.Showing),
+    "recover settle": _one(mail.Changed, recovery.SettlePreview),
+    "recover release": _one(recovery.Released),
     "retention": _lines(mail.Retained, mail.RetainedAudit),
     "deadletters list": _lines(mail.DeadLetter),
     "deadletters show": _one(mail.DeadLetterWithTries),

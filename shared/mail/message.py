@@ -27,7 +27,7 @@ type Body = Literal["7BIT", "8BITMIME", "BINARYMIME"]  # RFC 6152, RFC 3030
 #: tests/layout/test_reserved_metadata.py compares them with sql/README.md.
 RESERVED: Final = frozenset(
     {"_partid", "_quarantineid", "_holdreason", "_policyrule", "_requeued", "_dsn", "_body", "_requiretls"}
-    | {"_tlsrequired", "_futurerelease", "_traceparent", "_copyof", "_heldat", "_foreignfrom"}
+    | {"_tlsrequired", "_futurerelease", "_traceparent", "_copyof", "_heldat", "_foreignfrom", "_recovered"}
 )
 
 

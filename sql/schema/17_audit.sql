@@ -12,7 +12,7 @@ CREATE TABLE audit (
     who       text        NOT NULL DEFAULT acting_for(),  -- on whose behalf: a principal, or the login itself
     operator  text,                                       -- whom the command took itself to be run by
     verb      text        NOT NULL CHECK (verb IN ('hold', 'release', 'copy', 'redirect', 'retry', 'delay', 'priority',
-                                                   'move', 'bounce', 'delete', 'undo', 'rescan', 'retention',
+                                                   'move', 'bounce', 'delete', 'undo', 'rescan', 'retention', 'recover', 'settle',
                                                    'suspend add', 'suspend remove', 'suppress add', 'suppress remove',
                                                    'schedule add', 'schedule remove', 'schedule enable', 'schedule disable')),
     condition text        NOT NULL,                       -- as written; '' is every recipient, or every suspend
@@ -159,20 +159,21 @@ BEGIN
 END $$;
 
 -- Adds a batch to the record of its command: `seen` recipients, of which those among `ids` count as done that this very
--- transaction kept and then changed; how many. A copy leaves the held recipient as it is.
+-- transaction kept and then changed; how many. A copy leaves the held recipient as it is, and a settled one has left the queue.
 CREATE FUNCTION audit_add(audit bigint, ids bigint[], seen bigint) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 DECLARE
     ours xid := pg_current_xact_id()::xid;
     trusted boolean := is_operator();
-    copies boolean := (SELECT a.verb = 'copy' FROM audit a WHERE a.id = audit_add.audit);
+    verb text := (SELECT a.verb FROM audit a WHERE a.id = audit_add.audit);
     counted bigint;
 BEGIN
     PERFORM audit_open(audit_add.audit);
     UPDATE audit_rows r SET changed = true
-      FROM unnest(ids) AS i(id) JOIN queue q ON q.id = i.id
+      FROM unnest(ids) AS i(id) LEFT JOIN queue q ON q.id = i.id
      WHERE r.audit__id = audit_add.audit AND r.queue__id = i.id AND NOT r.changed AND r.xmin = ours
-       AND (copies OR q.xmin = ours AND (trusted OR q.status::text <> r.before->>'status'));
+       AND CASE WHEN q.id IS NULL THEN verb = 'settle' AND trusted
+                ELSE verb = 'copy' OR q.xmin = ours AND (trusted OR q.status::text <> r.before->>'status') END;
     GET DIAGNOSTICS counted = ROW_COUNT;
     UPDATE audit a SET done = a.done + counted, skipped = a.skipped + greatest(seen - counted, 0) WHERE a.id = audit_add.audit;
     RETURN counted;

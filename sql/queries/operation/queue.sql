@@ -140,12 +140,12 @@ SELECT pillarbox.audit_remember(%(audit)s::bigint, %(ids)s::bigint[])
 -- tried since. OFFSET 0 has PostgreSQL look each recipient of the batch up in the record, by its key: a plan of statistics from
 -- before the command, or one kept from an earlier batch, may otherwise read the whole record for each batch.
 UPDATE pillarbox.queue q
-   SET status = CASE WHEN u.verb IN ('hold', 'release', 'rescan') THEN (r.before->>'status')::pillarbox.queue_status ELSE q.status END,
-       next_retry = CASE WHEN u.verb IN ('hold', 'release', 'rescan', 'retry', 'delay') AND q.retry_count = (r.before->>'tries')::integer
+   SET status = CASE WHEN u.verb IN ('hold', 'release', 'rescan', 'recover') THEN (r.before->>'status')::pillarbox.queue_status ELSE q.status END,
+       next_retry = CASE WHEN u.verb IN ('hold', 'release', 'rescan', 'retry', 'delay', 'recover') AND q.retry_count = (r.before->>'tries')::integer
                          THEN greatest((r.before->>'next_retry')::timestamptz, now()) ELSE q.next_retry END,
        priority = CASE u.verb WHEN 'priority' THEN (r.before->>'priority')::smallint ELSE q.priority END,
        transportid = CASE WHEN u.verb = 'move' AND u.argument ? 'transport' THEN r.before->>'transport' ELSE q.transportid END,
-       metadata = CASE WHEN u.verb IN ('hold', 'release', 'rescan')
+       metadata = CASE WHEN u.verb IN ('hold', 'release', 'rescan', 'recover')
                        THEN coalesce(q.metadata, '{}') - ARRAY['_quarantineid', '_holdreason']
                             || jsonb_strip_nulls(jsonb_build_object('_quarantineid', r.before->>'quarantine', '_holdreason', r.before->>'reason'))
                        WHEN u.verb = 'move' AND u.argument ? 'partition'

@@ -98,6 +98,7 @@ async def test_every_command_prints_its_forms(run: Runner, factory: Factory, tmp
     await asyncio.to_thread(principals, run)
     await asyncio.to_thread(settings, run, factory.uri, tmp_path)
     await asyncio.to_thread(account_mail, run)
+    await asyncio.to_thread(recovery, run, factory, tmp_path)
     await asyncio.to_thread(mail, run, factory, tmp_path)
     async with HttpPeer(verdict("no action", -1.5, symbols={"DKIM": {"score": -1.0}})) as peer:
         sections = {**SECTIONS, "policy": {"contentcheck": {"url": peer.url}}}
@@ -226,6 +227,22 @@ def taken(run: Runner, tmp_path: Path) -> None:
     )
     run("sink show")
     run("sink show", "1")
+
+
+def recovery(run: Runner, factory: Factory, tmp_path: Path) -> None:
+    """A queue that was restored from a backup."""
+    message = factory.message()
+    factory.rows(2, message=message)
+    file = tmp_path / "deliveries"
+    file.write_text(f"{message} r1@example.com\n")
+    run("recover show")
+    run("recover begin", "--dry-run")
+    run("recover begin", "--yes")
+    run("recover show")
+    run("recover settle", str(file), "--dry-run")
+    run("recover settle", str(file), "--yes")
+    run("recover release", "--dry-run")
+    run("recover release", "--yes")
 
 
 def mail(run: Runner, factory: Factory, tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""recover — the command for a queue that was restored from a backup."""
