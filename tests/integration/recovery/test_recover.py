@@ -148,7 +148,8 @@ def test_each_kind_of_proof_settles_its_recipient_and_nothing_else(
         """INSERT INTO pillarbox.archive (id, messages__id, actionid, finished, result, ts, recipientlocalpart,
                                           recipientdomain, size, transportid, priority, retry_count, last_error)
            VALUES (%(id)s, %(message)s, 1, now(), 'failed', now(), 'r1', 'example.com', 1, 'default', 0, 1, '550 no'),
-                  (%(other)s, gen_random_uuid(), 1, now(), 'success', now(), 'r1', 'example.com', 1, 'default', 0, 1, NULL)""",
+                  (%(other)s, gen_random_uuid(), 1, now(), 'success', now(), 'r1', 'example.com', 1, 'default', 0, 1,
+                   NULL)""",
         id=ids[0],
         message=messages[0],
         other=ids[4],  # a number that was given again, to other mail
@@ -247,7 +248,7 @@ async def test_killed_within_a_batch_the_same_command_does_the_rest(
     log.write_text("".join(f"{body} r{n}@example.com\n" for n in range(1, HELD + 1)))
     words = (verb, str(log), "--yes") if verb == "settle" else (verb, "--yes")
     if verb != "begin":
-        recover.run("begin", "--yes")
+        await recover.done("begin", "--yes")
     with factory.another() as other:
         other.execute(LOCK, (ids[1500],))
         process = await recover.start(*words)
