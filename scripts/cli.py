@@ -34,6 +34,7 @@ VERBS: Final = {
     "key": "access.key",
     "web": "access.web",
     "suppress": "commands.suppress",
+    "sendmail": "sendmail.command",
     "sink": "sink.command",
     "queue": "queue.command",
     "quarantine": "quarantine.command",

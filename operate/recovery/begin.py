@@ -13,8 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
-
 from operate.queue import act
 from operate.queue.act import Change
 from shared import cron
@@ -47,8 +45,7 @@ def hold(now: str | None) -> Change:
 
 def writable(conninfo: str) -> str:
     """The same connection, which may write although the server's default is that none may."""
-    given = str(conninfo_to_dict(conninfo).get("options") or "")
-    return make_conninfo(conninfo, options=f"{given} -c default_transaction_read_only=off".strip())
+    return database.with_default(conninfo, "default_transaction_read_only", "off")
 
 
 async def plan(connection: database.Connection) -> Beginning:

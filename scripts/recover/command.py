@@ -13,8 +13,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from psycopg.conninfo import make_conninfo
-
 from operate.recovery import begin as beginning
 from operate.recovery import release as releasing
 from operate.recovery import settle as settling
@@ -186,7 +184,8 @@ async def _history(uri: str | None) -> AsyncIterator[database.Connection | None]
     if uri is None:
         yield None
         return
-    connection = await database.connect(make_conninfo(uri, options="-c default_transaction_read_only=on"), _NAME)
+    conninfo = database.with_default(uri, "default_transaction_read_only", "on")
+    connection = await database.connect(conninfo, _NAME)
     try:
         yield connection
     finally:

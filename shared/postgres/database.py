@@ -312,6 +312,12 @@ def complete(conninfo: str, application_name: str) -> str:
     return make_conninfo(conninfo, **asked, client_encoding=_ENCODING)  # whatever PGCLIENTENCODING or the role says
 
 
+def with_default(conninfo: str, name: str, value: str) -> str:
+    """The connection string of sessions that begin with this value of a setting of PostgreSQL."""
+    given = str(conninfo_to_dict(conninfo).get("options") or "")
+    return make_conninfo(conninfo, options=f"{given} -c {name}={value}".strip())
+
+
 def without_password(conninfo: str) -> tuple[str, str | None]:
     """The connection string without its password, and the password."""
     given = conninfo_to_dict(conninfo)

@@ -1,0 +1,1 @@
+"""sendmail — the command that cron, mail(1) and scripts call as /usr/sbin/sendmail."""
