@@ -103,8 +103,12 @@ def _begun(plan: beginning.Beginning) -> Begun:
 
 def _beside(plan: beginning.Beginning) -> str:
     schedules = how_many(plan.schedules, "missed schedule")
-    notices = how_many(plan.notices, "notification")
-    return f"{schedules} moved on to the next occurrence, {notices} to senders kept until the release"
+    notices = _notices(plan.notices)
+    return f"{schedules} moved on to the next occurrence, {notices} kept until the release"
+
+
+def _notices(count: int) -> str:
+    return how_many(count, "notification to senders", "notifications to senders")
 
 
 def show(options: argparse.Namespace) -> int:
@@ -131,7 +135,7 @@ def show(options: argparse.Namespace) -> int:
             print(
                 f"begun {found.begun:%Y-%m-%d %H:%M:%S%z}: {how_many(found.settled, 'recipient')} settled, "
                 f"{found.waiting} held until the release, {others} held for other reasons, "
-                f"{how_many(found.notices, 'notification')} to senders kept"
+                f"{_notices(found.notices)} kept"
             )
         return 0
 
@@ -231,8 +235,8 @@ def release(options: argparse.Namespace) -> int:
             if options.json:
                 records.one(Released(waiting=plan.waiting, notices=plan.notices, audits=[]).model_dump())
             else:
-                notices = how_many(plan.notices, "notification")
-                print(f"recover: would release {how_many(plan.waiting, 'recipient')} and {what} {notices} to senders")
+                notices = _notices(plan.notices)
+                print(f"recover: would release {how_many(plan.waiting, 'recipient')} and {what} {notices}")
             if not await consent.agreed(options, "recover release"):
                 return 0
         done = await releasing.release(

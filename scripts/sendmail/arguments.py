@@ -62,8 +62,8 @@ def parse(words: Sequence[str]) -> Asked:
 def _own(asked: Asked, word: str, rest: Iterator[str]) -> None:
     """An option of ours, which the file /usr/sbin/sendmail gives."""
     name, equals, value = word.partition("=")
-    if name == "--flush" and not equals:
-        asked.mode = "flush"
+    if name in {"--flush", "--help"} and not equals:
+        asked.mode = name[2:]
         return
     if name not in _OWN:
         raise NotUsable(f"{word!r} is unknown; allowed: {', '.join(_OWN)}, --flush and the options of sendmail(1)")

@@ -32,13 +32,19 @@ _SERVER: Final = "127.0.0.1:25"
 _SPOOL: Final = "/var/spool/pillarbox"
 _MAILNAME: Final = Path("/etc/mailname")  # Debian's name of this host in addresses
 _AUTHENTICATION: Final = {530, 535, 538, 554}
+_HELP: Final = """usage: pillarbox sendmail [--server HOST:PORT] [--spool DIR] [--domain NAME] [OPTION|RECIPIENT ...]
+       pillarbox sendmail --flush
+submits the message on standard input; options are those of sendmail(1): -t, -i, -f ADDRESS, -F NAME, -bp, -bs, ..."""
 _OCTETS: Final = 65536
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `sendmail` to the command line; its own words are read by scripts/sendmail/arguments.py."""
     parser = subparsers.add_parser(
-        "sendmail", help="submit a message from standard input, with the options of sendmail(1)", prefix_chars="\0"
+        "sendmail",
+        help="submit a message from standard input, with the options of sendmail(1)",
+        prefix_chars="\0",
+        add_help=False,
     )
     parser.add_argument("words", nargs="*", metavar="OPTION|RECIPIENT", help="as of sendmail(1): -t, -i, -f, -F, …")
     parser.set_defaults(func=run)
@@ -54,6 +60,9 @@ def run(options: argparse.Namespace) -> int:
     folder = Path(asked.spool or os.environ.get("PILLARBOX_SENDMAIL_SPOOL") or _SPOOL)
     match asked.mode:
         case "nothing":
+            return OK
+        case "help":
+            print(_HELP)
             return OK
         case "list":
             return show(folder)

@@ -94,7 +94,7 @@ def machine(tmp_path: Path) -> Path:
 
 def test_systemd_finds_no_fault_in_the_units(machine: Path) -> None:
     files = sorted((machine / _PLACE.removeprefix("/")).iterdir())
-    assert len(files) == 4
+    assert len(files) == 5
     for file in files:
         text = file.read_text(encoding="utf-8").replace("/opt/pillarbox", str(ROOT))
         file.write_text(text, encoding="utf-8")

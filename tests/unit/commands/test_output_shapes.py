@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pytest
 
 #: Servers, and programs with output of their own.
-WITHOUT = {"demo", "up", "sink", "collect", "psql", "completion"}
+WITHOUT = {"demo", "up", "sendmail", "sink", "collect", "psql", "completion"}
 
 
 def leaves(parser: argparse.ArgumentParser, *path: str) -> Iterator[tuple[str, argparse.ArgumentParser]]:

@@ -6,8 +6,11 @@ See: systemd.service(5), systemd.exec(5); tests/integration/pages/test_system_co
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -109,3 +112,25 @@ def test_the_stop_timeouts_of_httpd_and_the_collector_cover_their_longest_stop()
     assert int(settings(API)["TimeoutStopSec"]) > requests + committed + _LITTLE
     batch = load_collect(ROOT / "config" / "collect.yaml", {}).shutdown.timeout.total_seconds()
     assert int(settings(COLLECTOR)["TimeoutStopSec"]) > batch + _LITTLE
+
+
+def test_the_flush_of_sendmail_runs_without_rights_and_comes_each_minute() -> None:
+    unit = settings(ROOT / "deploy" / "pillarbox-sendmail-flush.service")
+    assert shlex.split(unit["ExecStart"])[1:] == ["sendmail", "--flush"]
+    assert (unit["User"], unit["CapabilityBoundingSet"]) == ("pillarbox", "")
+    timer = settings(ROOT / "deploy" / "pillarbox-sendmail-flush.timer")
+    assert timer["OnUnitInactiveSec"] == "1min"
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+@pytest.mark.parametrize("unit_file", sorted((ROOT / "deploy").glob("*.service")), ids=lambda path: path.stem)
+def test_systemd_finds_little_that_a_unit_could_still_do(unit_file: Path) -> None:
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--threshold=20", "--no-pager", unit_file],
+        env={**os.environ, "LC_ALL": "C.UTF-8"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Overall exposure level" in done.stdout

@@ -26,6 +26,7 @@ from scripts.sendmail.arguments import Asked, NotUsable, parse
         ("-bi", Asked(mode="nothing")),
         ("-q", Asked(mode="nothing")),
         ("-q30m", Asked(mode="nothing")),
+        ("--help", Asked(mode="help")),
         ("--server h:25 --spool=/s --flush", Asked(mode="flush", server="h:25", spool="/s")),
     ],
 )
