@@ -34,7 +34,8 @@ _MAILNAME: Final = Path("/etc/mailname")  # Debian's name of this host in addres
 _AUTHENTICATION: Final = {530, 535, 538, 554}
 _HELP: Final = """usage: pillarbox sendmail [--server HOST:PORT] [--spool DIR] [--domain NAME] [OPTION|RECIPIENT ...]
        pillarbox sendmail --flush
-submits the message on standard input; options are those of sendmail(1): -t, -i, -f ADDRESS, -F NAME, -bp, -bs, ..."""
+submits the message on standard input; options are those of sendmail(1): -t, -i, -f ADDRESS, -F NAME, -bp, -bs, ...
+"""
 _OCTETS: Final = 65536
 
 
@@ -58,20 +59,16 @@ def run(options: argparse.Namespace) -> int:
     except NotUsable as error:
         return _fail(USAGE, str(error))
     folder = Path(asked.spool or os.environ.get("PILLARBOX_SENDMAIL_SPOOL") or _SPOOL)
-    match asked.mode:
-        case "nothing":
-            return OK
-        case "help":
-            print(_HELP)
-            return OK
-        case "list":
-            return show(folder)
-        case "flush":
-            return flush(folder, host, port)
-        case "smtp":
-            return bridge(host, port)
-        case _:
-            return send(asked, folder, host, port)
+    if asked.mode in {"help", "nothing"}:
+        sys.stdout.write(_HELP if asked.mode == "help" else "")
+        return OK
+    actions = {
+        "list": lambda: show(folder),
+        "flush": lambda: flush(folder, host, port),
+        "smtp": lambda: bridge(host, port),
+        "send": lambda: send(asked, folder, host, port),
+    }
+    return actions[asked.mode]()
 
 
 def send(asked: Asked, folder: Path, host: str, port: int) -> int:
