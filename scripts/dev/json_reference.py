@@ -10,8 +10,9 @@ from scripts.output.commands import COMMANDS, schema_text
 _INTRO: Final = """# JSON of commands
 
 Every command takes `--json`, except `demo`, `up`, `sendmail`, `sink`, `psql` and `completion`. A command that lists
-prints JSON lines: one object a line, none for an empty list. A command that is about one thing prints one object. Standard output
-has nothing else; messages go to standard error, and the exit status is the same with and without `--json`. Lines are
+prints JSON lines: one object a line, none for an empty list. A command that is about one thing prints one object.
+Standard output has nothing else; messages go to standard error, and the exit status is the same with and without
+`--json`. Lines are
 ASCII. A command that asks at a terminal prints its preview as one object more, before the question. Times are ISO 8601
 with an offset. Sizes are in octets. `null` means that the value is missing. A later version may add fields, but it
 renames no field and changes no meaning.

@@ -21,8 +21,9 @@ from operate.shapes.recovery import Begun, Released, SettlePreview, Showing
 from scripts import one_connection
 from scripts.options import finish
 from scripts.output import consent, records
+from scripts.output.reason import by
 from scripts.output.table import Column, Table
-from scripts.queue.act import add_consent, by, tell, watched
+from scripts.queue.act import add_consent, tell, watched
 from shared.errors import PillarboxError, in_words
 from shared.how_many import how_many
 from shared.postgres import database
