@@ -14,6 +14,7 @@ from starlette.routing import Route
 from httpd.console.acting import Acting
 from httpd.console.blocking import Blocking
 from httpd.console.decided import Decided
+from httpd.console.lists import Lists
 from httpd.console.now import NowPage
 from httpd.console.quarantine import Quarantine
 from httpd.console.queue import Queue
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from httpd.service import Service
 
 
-_ROOMS: Final = (SignIn, NowPage, Queue, Acting, Quarantine, Decided, Blocking)
+_ROOMS: Final = (SignIn, NowPage, Queue, Acting, Quarantine, Decided, Blocking, Lists)
 
 
 def made(service: Service) -> Starlette:

@@ -18,6 +18,7 @@ from httpd.console.pages import seen
 from httpd.console.visitor import may
 from operate.queue import history, undo
 from operate.queue.act import By
+from operate.settings import undo as of_settings
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 MOST: Final = 50  # recipients of which a page says who decided otherwise
 _AGAIN: Final = "2"  # seconds
 #: Where people go on after a change, by the word in the address.
-_FROM: Final = {"": "/console/held", "queue": "/console/queue", "audit": "/console/audit"}
+_FROM: Final = {"": "/console/held"}
+_LISTS: Final = frozenset({"queue", "audit", "suspends", "suppressions", "schedules"})
 
 
 class Decided:
@@ -59,11 +61,12 @@ class Decided:
             undoes = None if row.undoes is None else (await history.audit(connection, row.undoes, 1))[0]
         own = row.who == session.principal or may(session, "operate")
         goes_on = row.finished is None and self._site.service.changes.has(row.id)
-        can = row.verb in undo.UNDOABLE and row.undone is None and row.done > 0 and not goes_on
-        back = query.one("from") if query.one("from") in _FROM else ""
+        settings = of_settings.is_verb(row.verb)
+        can = (row.verb in undo.UNDOABLE or settings) and row.undone is None and row.done > 0 and not goes_on
+        back = query.one("from") if query.one("from") in {*_FROM, *_LISTS} else ""
         answer = self._site.page(
             "decided", session, decision=row, others=others, undo=own and can, goes_on=goes_on, undoes=undoes,
-            back=_FROM[back], came_from=back,
+            back=_FROM.get(back, f"/console/{back}"), came_from=back, settings=settings,
         )  # fmt: skip
         if goes_on:
             answer.headers["Refresh"] = _AGAIN
@@ -74,9 +77,15 @@ class Decided:
         session = await self._site.signed_in(request, "review")
         form = await form_of(request, session)
 
+        id_ = number(str(request.path_params["id"]))
+        async with self._site.visitors.acting(session) as connection:
+            if await of_settings.is_of_settings(connection, id_):
+                undone = await of_settings.undo(connection, By(), id_)
+                return to(getattr(undone, "audit", id_), came_from=form.one("from"))
+
         async def work(watch: Watch) -> Done:
             async with self._site.visitors.acting(session) as connection:
-                plan = await undo.plan(connection, number(str(request.path_params["id"])))
+                plan = await undo.plan(connection, id_)
                 return await undo.undo(connection, By(), plan, watch)
 
         audit = await self._site.service.changes.begun(request, work)

@@ -28,6 +28,7 @@ _ROLES: Final = {
     "read": "viewer, reviewer, operator or admin",
     "review": "reviewer, operator or admin",
     "operate": "operator or admin",
+    "administer": "admin",
 }
 
 
@@ -57,9 +58,7 @@ class Site:
     def page(self, name: str, session: Session | None, /, *, status: int = 200, **values: Any) -> HTMLResponse:
         """A page for this person."""
         token = "" if session is None else forms.token(session)
-        allowed = {
-            f"may_{scope}": session is not None and may(session, scope) for scope in ("read", "review", "operate")
-        }
+        allowed = {f"may_{scope}": session is not None and may(session, scope) for scope in _ROLES}
         return self._pages.page(name, session, token, {**allowed, **values}, status=status)
 
     def fragment(self, name: str, /, **values: Any) -> str:

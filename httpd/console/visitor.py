@@ -40,6 +40,8 @@ COOKIE: Final = "pillarbox_session"
 _PATH: Final = "/console/"
 _OF_A_NAME: Final = 10  # times the failures of one address: further away from locking its owner out
 _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+#: The roles that each kind of page is for: those of the API's scopes, and what no key may.
+ROLES: Final = {**SCOPES, "administer": frozenset({"admin"})}
 _WRONG: Final = "the name or the password is wrong"
 
 
@@ -130,7 +132,7 @@ class Visitors:
 
 def may(session: Session, scope: str) -> bool:
     """Whether the person's roles allow it."""
-    return not session.roles.isdisjoint(SCOPES[scope])
+    return not session.roles.isdisjoint(ROLES[scope])
 
 
 def set_cookie(request: Request, response: Response, cookie: str) -> None:

@@ -35,7 +35,12 @@ _ALL: Final = 1_000_000
 async def is_of_settings(connection: database.Connection, audit: int) -> bool:
     """Whether this command changed settings; not where there is none of that number."""
     rows = await database.fetch(connection, "audit_list", id=audit, limit=1, before=None)
-    return any(_noun(row.verb) in _UNDO for row in rows)
+    return any(is_verb(row.verb) for row in rows)
+
+
+def is_verb(verb: str) -> bool:
+    """Whether a command of this name changes settings."""
+    return _noun(verb) in _UNDO
 
 
 async def undo(

@@ -44,3 +44,7 @@ SELECT name, kind, roles, reviews, argon2, scram, disabled, senders, messages, r
 -- name: principal_remove
 -- Removes a principal; no row when there was none.
 DELETE FROM pillarbox.principals WHERE name = %(name)s RETURNING name
+
+-- name: principals_listed
+-- Every principal by name, without verifiers.
+SELECT name, kind, roles, reviews, disabled FROM pillarbox.principals ORDER BY name

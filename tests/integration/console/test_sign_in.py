@@ -33,6 +33,7 @@ ALL: Final = frozenset(ROLES)
 READ: Final = ALL - {"sender"}
 REVIEW: Final = READ - {"viewer"}
 OPERATE: Final = REVIEW - {"reviewer"}
+ADMIN: Final = frozenset({"admin"})
 #: Each address of the console that is for people who are signed in, by method, and for whom.
 ADDRESSES: Final = [
     ("GET", "/console/", ALL),
@@ -51,6 +52,21 @@ ADDRESSES: Final = [
     ("POST", "/console/decide", REVIEW),
     ("GET", "/console/decided/4711", REVIEW),
     ("POST", "/console/decided/4711/undo", REVIEW),
+    ("GET", "/console/suspends", READ),
+    ("POST", "/console/suspends", OPERATE),
+    ("GET", "/console/suppressions", READ),
+    ("POST", "/console/suppressions", OPERATE),
+    ("GET", "/console/schedules", READ),
+    ("POST", "/console/schedules", OPERATE),
+    ("GET", "/console/deadletters", READ),
+    ("POST", "/console/deadletters", OPERATE),
+    ("GET", "/console/webhooks", OPERATE),
+    ("POST", "/console/webhooks", OPERATE),
+    ("GET", "/console/keys", ADMIN),
+    ("POST", "/console/keys", ADMIN),
+    ("GET", "/console/people", ADMIN),
+    ("POST", "/console/people", ADMIN),
+    ("GET", "/console/audit", REVIEW),
     ("GET", "/console/blocked", REVIEW),
     ("POST", "/console/blocked/end", REVIEW),
     ("GET", "/console/held/{id}/block", REVIEW),

@@ -1,0 +1,51 @@
+"""principals — people who sign in to the console: listed, added, disabled and enabled
+
+Guarantees: reads no verifiers. Who may change principals PostgreSQL decides (sql/schema/06_principal.sql): admins.
+Raises: Refused and its kinds.
+See: scripts/access/principal_store.py for all settings of a principal, by command.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from operate.errors import NotThere, Refused
+from shared.masking import show
+from shared.postgres import database
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROLES: Final = ("viewer", "reviewer", "operator", "admin", "sender")
+_LONGEST: Final = 255  # characters
+
+
+async def listed(connection: database.Connection) -> list[database.Row]:
+    """Every principal by name."""
+    return await database.fetch(connection, "principals_listed")
+
+
+async def add_person(
+    connection: database.Connection, name: str, roles: Sequence[str], reviews: Sequence[str] | None
+) -> None:
+    """Add a person; reviews: None is every quarantine that lets it."""
+    if unknown := [each for each in roles if each not in ROLES]:
+        raise Refused(f"roles: {show(unknown[0])}; allowed: {', '.join(ROLES)}")
+    if not name.isprintable() or name != name.strip() or len(name) > _LONGEST:
+        raise Refused(f"name: {show(name)} is not a valid name; allowed: up to {_LONGEST} printable characters")
+    values = {
+        "kind": "person",
+        "roles": list(roles),
+        "reviews": reviews and list(reviews),
+        "disabled": False,
+        "senders": [],
+    }
+    if not await database.fetch(connection, "principal_add", name=name, values=json.dumps(values)):
+        raise Refused(f"name: there is a principal {show(name)} already")
+
+
+async def disable(connection: database.Connection, name: str, *, disabled: bool) -> None:
+    """Let a principal do nothing any more, or everything again."""
+    if not await database.fetch(connection, "principal_change", name=name, values=json.dumps({"disabled": disabled})):
+        raise NotThere(f"there is no principal {show(name)}")
