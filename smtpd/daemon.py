@@ -22,7 +22,7 @@ from shared.postgres import database, migrate
 from smtpd import tls
 from smtpd.connection import sockets
 from smtpd.process import metrics as observe
-from smtpd.process import privileges, reload
+from smtpd.process import privileges, rates_socket, reload
 from smtpd.process.serve import Serving, patience
 from smtpd.process.supervisor import Supervisor
 from smtpd.rates.server import LocalRateCounts, RateServer
@@ -72,7 +72,8 @@ class Daemon:
 
     async def alone(self) -> None:
         """Serve in this process."""
-        serving = await self._proven()
+        counts = RateServer()
+        serving = await self._proven(counts)
         await serving.open(self._doors[0])
 
         async def again() -> None:
@@ -88,14 +89,17 @@ class Daemon:
             events.emit("daemon.reloaded")
 
         tracing.setup(self._config.tracing, "smtpd", observe.ALONE)
-        async with observe.observing(self._config.metrics, observe.Alone(serving)) as metrics:
+        async with (
+            rates_socket.answering(counts, self._config.environment.var),
+            observe.observing(self._config.metrics, observe.Alone(serving)) as metrics,
+        ):
             self._started(metrics)
             await lifecycle.serve(serving.parts(), self._ready(), serving.stop, again)
         await tracing.close()
 
     async def supervised(self, values: Values) -> None:
         """Serve by children."""
-        await (await self._proven()).listeners.release()
+        await (await self._proven(RateServer())).listeners.release()
         supervisor = Supervisor(
             values, self._conninfo, self._doors, counting=self._config.metrics.timeout.total_seconds()
         )
@@ -116,16 +120,19 @@ class Daemon:
             await supervisor.stop(patience(self._config))
 
         try:
-            async with observe.observing(self._config.metrics, supervisor.reports) as metrics:
+            async with (
+                rates_socket.answering(supervisor.rates, self._config.environment.var),
+                observe.observing(self._config.metrics, supervisor.reports) as metrics,
+            ):
                 self._started(metrics)
                 await lifecycle.serve(supervisor.parts(), self._ready(), stop, again)
         except ListenFailed:
             await supervisor.stop(0)
             raise
 
-    async def _proven(self) -> Serving:
+    async def _proven(self, counts: RateServer) -> Serving:
         """All parts of a process, once the database has answered: that is better than 451 for every client later."""
-        serving = Serving(self._config, self._conninfo, LocalRateCounts(RateServer()))
+        serving = Serving(self._config, self._conninfo, LocalRateCounts(counts))
         await serving.spool.prove()
         return serving
 

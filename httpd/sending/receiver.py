@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from httpd.sending.rates import SharedCounts
 from shared.config.smtpd.load import load_smtpd
 from shared.errors import ConfigError
 from shared.host_name import own_name
@@ -20,7 +21,6 @@ from smtpd.policy.content_check import ContentChecker
 from smtpd.policy.list_query import ListQueries
 from smtpd.policy.session import Sources
 from smtpd.rates.limits import ClientRates
-from smtpd.rates.server import LocalRateCounts, RateServer
 from smtpd.session.body_budget import BodyBudget
 from smtpd.session.service import Service
 
@@ -44,7 +44,8 @@ class Receiver:
         rules = self._read(config)
         volumes = database.volumes(config.environment.database.uri, config.environment.var)
         self.spool = Spool(conninfo, rules.spool, "pillarbox httpd spool", volumes)
-        self._rates = ClientRates(rules.rates, rules.relay.networks, LocalRateCounts(RateServer()))
+        self._counts = SharedCounts(rules.environment.var)
+        self._rates = ClientRates(rules.rates, rules.relay.networks, self._counts)
         self._closing: list[ListQueries | ContentChecker] = []
         self.service = self._made(config, rules)
 
@@ -57,6 +58,7 @@ class Receiver:
         except ConfigError:
             self._closing = replaced
             raise
+        self._counts.var = rules.environment.var
         self._rates.configure(rules.rates, rules.relay.networks)
         for each in replaced:
             await each.close()
@@ -69,6 +71,7 @@ class Receiver:
             "vanished": self.spool.watch(),
             "notifier": self.spool.notify(),
             "space": self.spool.measure(),
+            "rates": self._counts.run(),
         }
 
     async def close(self) -> None:

@@ -32,14 +32,26 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "load.shedding": (WARNING, "New clients get 421 from now on; `reason`, `sessions`, `lag` in seconds."),
     "load.restored": (INFO, "New clients are served again; `refused` got 421, in `seconds`."),
     "load.refused": (DEBUG, "A new client got 421 in place of a greeting; `reason`."),
+    "rates.apart": (
+        INFO,
+        (
+            "No smtpd counts for httpd at this socket: limits of `rates` hold for mail by HTTP alone until one does; "
+            "`socket`, `error`."
+        ),
+    ),
     "rates.exceeded": (
         DEBUG,
         "A client exceeded a limit of `rates`; `client`, `limit`, `seconds` until it is accepted again.",
     ),
+    "rates.shared": (INFO, "smtpd counts for httpd: limits of `rates` hold for SMTP and HTTP together; `socket`."),
+    "rates.socket_failed": (
+        WARNING,
+        "The socket at which smtpd counts for httpd cannot be used; `socket`, `error`.",
+    ),
     "rates.unanswered": (
         WARNING,
         (
-            "The supervisor did not answer in time: this process uses its share of the limits; logged once a minute; "
+            "The counting process did not answer in time: this one uses its share of the limits; logged once a minute; "
             "`ask`, `error`."
         ),
     ),

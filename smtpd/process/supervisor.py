@@ -94,7 +94,7 @@ class Supervisor:
         """
         self._start: dict[str, Any] = {"values": values, "conninfo": conninfo, "reload": None}
         self._children = [Child(number, own) for number, own in enumerate(doors, start=1)]
-        self._rates = RateServer()
+        self.rates = RateServer()
         self.reports = Reports(len(self._children), self._ask_reports, counting)
         self._stuck = stuck
         self._generation = 0
@@ -200,7 +200,7 @@ class Supervisor:
         async for message in channel:
             child.heard = monotonic()
             if "ask" in message:
-                found = answer(self._rates, child.number, message)
+                found = answer(self.rates, child.number, message)
                 if found is not None:
                     channel.send(found)
             elif "reloaded" in message:
@@ -235,7 +235,7 @@ class Supervisor:
             status = await self._gone(child)
             if self._stopping:
                 await asyncio.Event().wait()  # until cancelled: its end was asked for
-            self._rates.gone(child.number)
+            self.rates.gone(child.number)
             self.reports.gone(child.name)
             child.ready.clear()
             self._answered.set()

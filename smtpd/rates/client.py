@@ -1,6 +1,7 @@
-"""client — asks the supervisor for counts, with bounded waiting
+"""client — asks the counting process for counts, with bounded waiting
 
-Owns: a child's questions about rates, the answers it waits for, and its own counts where none comes.
+Owns: the questions of a child of smtpd, or of another daemon, about rates; the answers it waits for, and its own counts
+    where none comes.
 Guarantees: while answers come within PATIENCE, limits are exact over all processes. Without an answer, this process
     counts against its share of the limit, `most` divided by the processes and one at least, after what it has let in
     before. So however long answers are missing, and for whatever reason, all processes together let in at most as much
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import suppress
 from itertools import count
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
@@ -30,7 +32,7 @@ _REMEMBERED: Final = 20_000  # keys of each kind
 class RemoteCounts:
     """Counts kept by another process (smtpd.rates.limits.RateCounts).
 
-    `send` takes a question to it, `answered` its answers.
+    `send` takes a question to it, `answered` its answers; ConnectionError of `send`: there is none to be asked now.
     """
 
     def __init__(
@@ -70,7 +72,8 @@ class RemoteCounts:
     def close(self, token: int) -> None:
         """As in Counts."""
         self._sessions.close(token)
-        self._send({"ask": "close", "token": token})
+        with suppress(ConnectionError):
+            self._send({"ask": "close", "token": token})
 
     def answered(self, answer: dict[str, Any]) -> None:
         """An answer has come, perhaps too late to be used."""
@@ -107,6 +110,8 @@ class RemoteCounts:
             async with asyncio.timeout(PATIENCE):
                 answer: dict[str, Any] = await awaited
                 return answer
+        except ConnectionError:
+            return None
         except (TimeoutError, OSError) as error:
             if monotonic() - self._said > _QUIET:
                 self._said = monotonic()
