@@ -41,6 +41,7 @@ VERBS: Final = {
     "recover": "recover.command",
     "retention": "retention.command",
     "deadletters": "deadletters.command",
+    "erase": "commands.erase",
     "doctor": "doctor.command",
     "schedule": "commands.schedule",
     "suspend": "commands.suspend",

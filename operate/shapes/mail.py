@@ -305,6 +305,48 @@ class Finished(Shape):
     last_error: str | None = meaning("Why the last try failed.")
 
 
+class ErasePreview(Shape):
+    """What names a person's address."""
+
+    queued_to: int = meaning("Recipients queued to the address.")
+    queued_from: int = meaning("Recipients queued from it.")
+    sending: int = meaning("How many of them a worker is sending.")
+    sent_to: int = meaning("Finished recipients to the address, in PostgreSQL.")
+    sent_from: int = meaning("Finished recipients from it.")
+    notices: int = meaning("Notifications to or about it that wait to be queued.")
+    suppressed: bool = meaning("Whether the address gets no mail.")
+    schedules: list[str] = meaning("Recurring mail that names it: it has to be removed first.")
+    reports: int = meaning("Rows of stored reports that name it.")
+    commands: int = meaning("Rows of the audit that name it.")
+    unfinished: int | None = meaning("The audit row of an erasure of the same address that was cut off.")
+    lake: int | None = meaning("Finished recipients in the lake; null with --no-lake.")
+
+
+class ErasedLake(Shape):
+    """What was erased in the lake."""
+
+    deleted: int = meaning("Rows that were deleted.")
+    changed: int = meaning("Rows of others, in whose texts the address was replaced.")
+    days: int = meaning("Days of tables that were replaced.")
+    files: int = meaning("Files that were removed.")
+    left: int = meaning("Files without use that are too young to be removed: `analytics cleanup` does it.")
+
+
+class Erased(Shape):
+    """What was erased."""
+
+    audit: int = meaning("The number of the audit row, which has a hash of the address.")
+    queued: int = meaning("Queued recipients that were deleted.")
+    history: int = meaning("Rows of attempts and archive that were deleted.")
+    changed: int = meaning("Rows of others, in whose texts the address was replaced.")
+    bodies: int = meaning("Bodies that were deleted.")
+    kept: int = meaning("Bodies that other recipients need.")
+    notices: int = meaning("Waiting notifications that were deleted.")
+    reports: int = meaning("Sections of stored reports that were changed.")
+    commands: int = meaning("Rows of the audit in which the address was replaced.")
+    lake: ErasedLake | None = meaning("The same in the lake; null with --no-lake.")
+
+
 class DeadLetter(Shape):
     """A recipient that finished without success."""
 

@@ -45,10 +45,15 @@ def _with_extra(func: Callable[[argparse.Namespace], int]) -> Callable[[argparse
     """`func`, or a one-line error if the extra is not installed."""
 
     def run(options: argparse.Namespace) -> int:
-        absent = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-        if absent:
-            install = ".venv/bin/pip install -c constraints.txt -e '.[analytics]'"
-            raise PillarboxError(f"analytics needs {', '.join(absent)}; in the checkout: {install}")
+        needed()
         return func(options)
 
     return run
+
+
+def needed() -> None:
+    """Raise PillarboxError if the extra is not installed."""
+    absent = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if absent:
+        install = ".venv/bin/pip install -c constraints.txt -e '.[analytics]'"
+        raise PillarboxError(f"analytics needs {', '.join(absent)}; in the checkout: {install}")

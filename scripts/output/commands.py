@@ -120,6 +120,7 @@ COMMANDS: Final[dict[str, Output]] = {
     "dkim generate": _one(settings.SigningKey),
     "dkim check": _lines(settings.SigningKeyChecked),
     "rules test": _one(checks.RuleTrial),
+    "erase": _one(mail.Erased, mail.ErasePreview),
     "analytics generate": _one(checks.Generated),
     "analytics export": _one(checks.Exports),
     "analytics cleanup": _one(checks.Cleanup),

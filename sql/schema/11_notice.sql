@@ -92,9 +92,11 @@ CREATE TABLE suppressions (
     expires  timestamptz,                              -- NULL: never
     evidence uuid,                                     -- the last report that spoke for it
     count    integer     NOT NULL DEFAULT 1 CHECK (count > 0),  -- of reports
-    active   boolean     NOT NULL DEFAULT true         -- false: noted, and suppresses nothing yet
+    active   boolean     NOT NULL DEFAULT true,        -- false: noted, and suppresses nothing yet
+    erased   boolean     NOT NULL DEFAULT false        -- `target` is address_hash of an address that was erased
 );
 CREATE INDEX suppressions_expires ON suppressions (expires);
+CREATE INDEX suppressions_erased ON suppressions (target) WHERE erased;  -- whether there are any
 CREATE TRIGGER suppressions_operated BEFORE INSERT OR UPDATE OR DELETE ON suppressions
     FOR EACH STATEMENT WHEN (coalesce(current_setting('pillarbox.acting', true), '') <> '') EXECUTE FUNCTION operators_only();
 

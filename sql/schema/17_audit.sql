@@ -12,7 +12,7 @@ CREATE TABLE audit (
     who       text        NOT NULL DEFAULT acting_for(),  -- on whose behalf: a principal, or the login itself
     operator  text,                                       -- whom the command took itself to be run by
     verb      text        NOT NULL CHECK (verb IN ('hold', 'release', 'copy', 'redirect', 'retry', 'delay', 'priority',
-                                                   'move', 'bounce', 'delete', 'undo', 'rescan', 'retention', 'recover', 'settle',
+                                                   'move', 'bounce', 'delete', 'undo', 'rescan', 'retention', 'recover', 'settle', 'erase',
                                                    'suspend add', 'suspend remove', 'suppress add', 'suppress remove',
                                                    'schedule add', 'schedule remove', 'schedule enable', 'schedule disable')),
     condition text        NOT NULL,                       -- as written; '' is every recipient, or every suspend

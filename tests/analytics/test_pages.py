@@ -1,4 +1,4 @@
-"""test_pages — the pages about history work as written: generate, export, clean up, report and stream, with Spark
+"""test_pages — the pages about history work as written: generate, export, search, clean up, erase, report and stream
 
 Guarantees: the commands run in the order of the pages, on a smaller history than the page's million.
 See: tests/integration/pages for all other pages.
@@ -50,6 +50,7 @@ def test_history_is_exported_cleaned_up_and_generated(
             exported = walk.output["pillarbox analytics export --lake /srv/lake"]
             assert "attempts" in exported
             assert list((walk.root / "srv" / "lake").rglob("*.parquet"))
+            walk.page("how-to/erase-a-person.md")
 
 
 @pytest.mark.usefixtures("java")

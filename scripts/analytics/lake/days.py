@@ -24,6 +24,7 @@ from scripts.analytics.source.fingerprint import Fingerprint
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
 
 _KEY: Final = "pillarbox.day."
@@ -82,10 +83,16 @@ def between(first: date, last: date, instant: str) -> str:
 
 
 def replace(
-    table: Table, made: LakeDay, instant: str, written: Sequence[str], at: Callable[[str], None] = lambda _: None
+    table: Table,
+    made: LakeDay,
+    instant: str,
+    written: Sequence[str],
+    at: Callable[[str], None] = lambda _: None,
+    old: Sequence[DataFile] | None = None,
 ) -> None:
-    """Make the files `written` the whole content of a day, in one commit."""
-    old = [task.file for task in table.scan(row_filter=of(made.day, instant)).plan_files()]
+    """Make the files `written` the whole content of a day, or put them in the place of `old`, in one commit."""
+    if old is None:
+        old = [task.file for task in table.scan(row_filter=of(made.day, instant)).plan_files()]
     at("commit")
     try:
         with table.transaction() as change:

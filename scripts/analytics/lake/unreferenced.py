@@ -31,9 +31,24 @@ def expire(table: Table, keep: timedelta) -> int:
     return before - len(table.metadata.snapshots)
 
 
+def forget_deleted(table: Table) -> None:
+    """Leave out what the newest snapshot says of files it deleted: the least and the greatest values of their columns.
+
+    An empty append keeps only manifests with files that are there.
+    """
+    newest = table.current_snapshot()
+    if newest is None or all(
+        each.has_added_files() or each.has_existing_files() for each in newest.manifests(table.io)
+    ):
+        return
+    with table.transaction() as change, change.update_snapshot().fast_append():
+        pass
+    table.refresh()
+
+
 def listed(table: Table, older: timedelta) -> list[str]:
     """The locations of files below the table's that nothing names and that are older than `older`."""
-    needed = {files.path(location) for location in _named(table)}
+    needed = named(table)
     limit = datetime.now(UTC) - older
     system, root = files.system(table)
     selector = fs.FileSelector(root, recursive=True, allow_not_found=True)
@@ -52,8 +67,12 @@ def remove(table: Table, paths: list[str], at: Callable[[str], None] = lambda _:
         system.delete_file(path)
 
 
-def _named(table: Table) -> set[str]:
-    """The locations of all files that the table's metadata names, by way of every snapshot."""
+def named(table: Table) -> set[str]:
+    """The paths of all files that the table's metadata names, by way of every snapshot."""
+    return {files.path(location) for location in _locations(table)}
+
+
+def _locations(table: Table) -> set[str]:
     named = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
     named |= {entry.statistics_path for entry in table.metadata.statistics}
     seen = set()

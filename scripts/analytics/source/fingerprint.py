@@ -58,3 +58,7 @@ class Fingerprint:
     def __add__(self, other: Fingerprint) -> Fingerprint:
         mine, theirs = asdict(self), asdict(other)
         return Fingerprint(**{name: mine[name] + theirs[name] for name in mine})
+
+    def __sub__(self, other: Fingerprint) -> Fingerprint:
+        mine, theirs = asdict(self), asdict(other)
+        return Fingerprint(**{name: mine[name] - theirs[name] for name in mine})

@@ -15,10 +15,17 @@ SELECT count(*) AS added FROM added
 -- name: suppression_among
 -- Which of these addresses and domains are suppressed, and why; `anybody` says in every row, and there is always one, whether
 -- the table suppresses anybody at all.
+--
+-- One that was erased is known by its hash; hashes are computed only where there are such.
 SELECT a.anybody, s.target, s.reason
-  FROM (SELECT EXISTS (SELECT FROM pillarbox.suppressions WHERE active) AS anybody) AS a
-  LEFT JOIN pillarbox.suppressions s
-    ON s.target = ANY (%(targets)s::text[]) AND s.active AND (s.expires IS NULL OR s.expires > coalesce(%(now)s::timestamptz, now()))
+  FROM (SELECT EXISTS (SELECT FROM pillarbox.suppressions WHERE active) AS anybody,
+               EXISTS (SELECT FROM pillarbox.suppressions WHERE erased) AS erased) AS a
+  LEFT JOIN LATERAL (
+        SELECT t.target, s.reason
+          FROM unnest(%(targets)s::text[], CASE WHEN a.erased THEN ARRAY(SELECT pillarbox.address_hash(t) FROM unnest(%(targets)s::text[]) AS t) END)
+               AS t(target, hash)
+          JOIN pillarbox.suppressions s ON s.target = ANY (ARRAY[t.target, t.hash])
+         WHERE s.active AND (s.expires IS NULL OR s.expires > coalesce(%(now)s::timestamptz, now()))) AS s ON true
 
 -- name: suppression_list
 -- Suppressions that hold, and with `noted` also those of which there were not enough failures; by target, after one.
@@ -29,7 +36,9 @@ SELECT target, reason, source, since, expires, evidence::text AS evidence, count
 -- name: suppression_listed
 -- Whether an address or its domain is suppressed, for policy at RCPT.
 SELECT 1 FROM pillarbox.suppressions
- WHERE target IN (%(value)s::text, substring(%(value)s::text from '@([^@]*)$')) AND active AND (expires IS NULL OR expires > now())
+ WHERE target IN (%(value)s::text, substring(%(value)s::text from '@([^@]*)$'),
+                  (SELECT pillarbox.address_hash(%(value)s::text) WHERE EXISTS (SELECT FROM pillarbox.suppressions e WHERE e.erased)))
+   AND active AND (expires IS NULL OR expires > now())
 
 -- name: suppression_note
 -- Notes one failure of an address and says whether it is suppressed now, and how often it failed. The same report counts once.
@@ -56,4 +65,4 @@ RETURNING s.active, s.count
 
 -- name: suppression_remove
 -- Ends the suppression of an address or a domain; a row says that there was one.
-DELETE FROM pillarbox.suppressions WHERE target = %(target)s RETURNING target
+DELETE FROM pillarbox.suppressions WHERE target IN (%(target)s::text, pillarbox.address_hash(%(target)s::text)) RETURNING target

@@ -64,8 +64,8 @@ WITH kept AS MATERIALIZED (
      WHERE k.before IS NOT NULL AND k.after IS NOT NULL AND t.target = k.key
        AND t = jsonb_populate_record(t, k.after - '{evidence,count}'::text[])
 )
-INSERT INTO pillarbox.suppressions (target, reason, source, since, expires, evidence, count, active)
-SELECT r.target, r.reason, r.source, r.since, r.expires, r.evidence, r.count, r.active
+INSERT INTO pillarbox.suppressions (target, reason, source, since, expires, evidence, count, active, erased)
+SELECT r.target, r.reason, r.source, r.since, r.expires, r.evidence, r.count, r.active, r.erased
   FROM kept k, jsonb_populate_record(NULL::pillarbox.suppressions, k.before) AS r
  WHERE k.after IS NULL
 ON CONFLICT DO NOTHING

@@ -287,6 +287,8 @@ def mail(run: Runner, factory: Factory, tmp_path: Path) -> None:
     run("deadletters show", str(dead))
     run("deadletters requeue", str(dead), "--dry-run")
     run("deadletters requeue", str(dead), "--yes")
+    run("erase", "--no-lake", "joe@example.com", "--dry-run")
+    run("erase", "--no-lake", "joe@example.com", "--yes")
     run.ran |= database_start(run, tmp_path)
 
 

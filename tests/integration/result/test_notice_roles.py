@@ -1,6 +1,6 @@
 """test_notice_roles — the granted rights suffice to notify senders, to learn from reports, and to read suppressions
 
-Owns: proofs about the rights on notices in sql/schema/24_right.sql.
+Owns: proofs about the rights on notices in sql/schema/25_right.sql.
 See: docs/how-to/grant-roles.md.
 """
 

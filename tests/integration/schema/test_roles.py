@@ -1,6 +1,6 @@
 """test_roles — each role can do all of its work with its own rights
 
-Owns: proofs about sql/schema/24_right.sql: real daemons as logins that have one role each, reviewers, analysts and
+Owns: proofs about sql/schema/25_right.sql: real daemons as logins that have one role each, reviewers, analysts and
     maintainers at their work.
 See: tests/integration/schema/test_roles_refused.py for refused statements.
 """

@@ -50,6 +50,7 @@ BEGIN
     GRANT USAGE ON SEQUENCE queue_id_seq TO pillarbox_smtpd;
     GRANT EXECUTE ON FUNCTION spool_vanished, sender_blocked TO pillarbox_smtpd;
     GRANT SELECT ON users, suppressions, volumes_seen TO pillarbox_smtpd;
+    GRANT EXECUTE ON FUNCTION address_hash TO pillarbox_smtpd, pillarbox_queued, pillarbox_maintainer;
 
     -- queued reads mail and moves it on; it can neither make a message nor change one.
     GRANT SELECT ON messages, queue, queue_state TO pillarbox_queued;
@@ -106,6 +107,9 @@ BEGIN
     GRANT EXECUTE ON FUNCTION audit_begin, audit_finish TO pillarbox_maintainer;
     GRANT EXECUTE ON FUNCTION dead_letters_requeue, suspend_fits, history_drop_if_counted(text, date, bigint, interval),
         orphans_release(uuid[]), orphans_hold(bigint[]) TO pillarbox_maintainer;
+    -- They erase a person where they act for an operator, which these functions check.
+    GRANT EXECUTE ON FUNCTION erasure_count, erasure_count_day, erasure_begin, erasure_queue, erasure_find, erasure_add, erasure_known,
+        erasure_history, erasure_rest, erasure_finish TO pillarbox_maintainer;
 
     -- reviewers see what waits, read its bodies, decide about what is held, and record it by functions.
     GRANT SELECT ON queue, queue_state, mail, messages, status_transitions, attempts, archive, audit, audit_rows,

@@ -1,0 +1,1 @@
+"""erase — deletes what names a person's address from the lake."""
