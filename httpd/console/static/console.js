@@ -6,10 +6,18 @@ function localTimes(within) {
   for (const time of within.querySelectorAll("time")) {
     const moment = new Date(time.dateTime);
     time.title = time.textContent;
-    time.textContent = moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+    const year = moment.getFullYear() === new Date().getFullYear() ? {} : { year: "numeric" };
+    const form = { ...year, month: "short", day: "numeric", hour: "numeric", minute: "2-digit" };
+    time.textContent = moment.toLocaleString(undefined, form);
   }
 }
 localTimes(document);
+
+for (const link of document.querySelectorAll("nav a")) {
+  if (location.pathname === link.pathname || location.pathname.startsWith(`${link.pathname}/`)) {
+    link.setAttribute("aria-current", "page");
+  }
+}
 
 const list = document.getElementById("list");
 const rows = list ? [...list.querySelectorAll("tr[data-id]")] : [];

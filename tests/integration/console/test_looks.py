@@ -1,0 +1,141 @@
+"""test_looks — every page of the console in light, dark and at 320 pixels, where nothing sticks out and axe is content
+
+Owns: the walk through all pages with mail in every state; with PILLARBOX_SCREENSHOTS=DIR it writes a picture of each.
+See: https://www.w3.org/TR/WCAG21/; https://github.com/dequelabs/axe-core.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from axe_playwright_python.async_playwright import Axe
+
+from tests.fixtures.daemons.console import PASSWORD, post, set_password, signed_in
+from tests.fixtures.database.operating import write_config
+from tests.fixtures.database.reviewing import hold
+from tests.fixtures.peers.chromium import browsing
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+    from tests.fixtures.daemons.api import Api
+    from tests.fixtures.database.factory import Factory
+
+_MAIL: Final = (
+    b"From: Accounts <accounts@bank-of-example.com>\r\nTo: ann@example.com\r\n"
+    b"Subject: =?utf-8?q?Your_caf=C3=A9_invoice_is_overdue?=\r\nMIME-Version: 1.0\r\n"
+    b"Authentication-Results: mx.example.com; spf=fail smtp.mailfrom=bank-of-example.com; dkim=none\r\n"
+    b"Content-Type: text/html; charset=utf-8\r\n\r\n"
+    b'<h1>Dear Ann</h1><p>Please <a href="https://evil.example/pay?id=4711">pay at once</a>.</p>\r\n'
+)
+_SEEN: Final = (
+    ("light", {"color_scheme": "light", "viewport": {"width": 1280, "height": 800}}),
+    ("dark", {"color_scheme": "dark", "viewport": {"width": 1280, "height": 800}}),
+    ("narrow", {"color_scheme": "light", "viewport": {"width": 320, "height": 700}}),
+)
+
+
+async def filled(api: Api, factory: Factory) -> dict[str, str]:
+    """The addresses of all pages, after mail in every state and something in every list."""
+    write_config(api.system.folder, api.system.uri)
+    held = hold(factory, "spam", count=14, message=factory.message(_MAIL), reason="rspamd: score 14.2, reject")
+    hold(factory, "attachments", count=3, reason="an executable file")
+    factory.rows(60, partid="1")
+    slow = factory.rows(23, domain="slow.example", partid="2", tries=4, due=timedelta(minutes=40))
+    factory.rows(7, domain="full.example", partid="3", tries=2, due=timedelta(hours=2))
+    factory.sql(
+        """UPDATE pillarbox.queue SET last_retry = now() - interval '5 min', last_error = CASE recipientdomain
+              WHEN 'slow.example' THEN '192.0.2.25:25 said 450 4.7.1 Greylisted, please try again in some minutes'
+              ELSE '192.0.2.80:25 said 452 4.2.2 The mailbox is full' END WHERE retry_count > 0"""
+    )
+    factory.sql(
+        """INSERT INTO pillarbox.attempts (ts, queue__id, messages__id, retry_count, token, worker, transportid,
+                  recipientdomain, size, remote, outcome, scope, reply_code, reply_text, duration, tls, source)
+           SELECT now() - n * interval '9 min', id, messages__id, 5 - n, 7, 'w1@mx1:4711', 'default', recipientdomain,
+                  size, '192.0.2.25:25', 'deferred', 'recipient', 450, '450 4.7.1 Greylisted, please try again',
+                  '0.4 s', 'TLSv1.3 TLS_AES_256_GCM_SHA384 verified', '192.0.2.1'
+             FROM pillarbox.queue, generate_series(1, 4) AS n WHERE id = %(id)s""",
+        id=slow[0],
+    )
+    admin = await signed_in(api, "ada", "admin")
+    form = {"verb": "release", "id": [held[-1]], "reason": "a known customer"}
+    sent = await post(admin, "/console/account", "/console/decide", **form)
+    await post(
+        admin, "/console/account", "/console/suspends", act="add", destination="slow.example", reason="they ask for it"
+    )
+    await post(
+        admin, "/console/account", "/console/suppressions", act="add", targets="gone@example.net", reason="has left"
+    )
+    await post(admin, "/console/account", "/console/webhooks", act="add", name="crm", url="https://crm.example/hook")
+    await post(admin, "/console/account", "/console/keys", act="add", principal="ada", reason="a script")
+    return {
+        "sign-in": "sign-in",
+        "now": "now",
+        "queue": "queue",
+        "queue-condition": "queue?condition=state%3DDEFER",
+        "queue-error": "queue?condition=state%3DDEFERED",
+        "queue-groups": "queue?by=recipientdomain,state",
+        "recipient": f"queue/{slow[0]}",
+        "act": "act?verb=hold&all=yes&condition=recipientdomain%3Dslow.example",
+        "quarantines": "quarantine",
+        "held": "held",
+        "message": f"held/{held[0]}",
+        "block": f"held/{held[0]}/block",
+        "blocked": "blocked",
+        "decide": f"decide?verb=delete&id={held[0]}&id={held[1]}",
+        "decided": sent.headers["location"].removeprefix("/console/"),
+        "gone": f"held/{held[-1]}",
+        "missing": "queue/99",
+        **{
+            name: name
+            for name in ("suspends", "suppressions", "schedules", "deadletters", "webhooks", "keys", "people")
+        },
+        "audit": "audit",
+        "account": "account",
+    }
+
+
+async def serious(page: Page) -> list[str]:
+    """What axe finds that keeps people from using the page."""
+    found: dict[str, Any] = (await Axe().run(page)).response
+    return [
+        f"{each['id']} ({each['impact']}): {each['nodes'][0]['html'][:200]}"
+        for each in found["violations"]
+        if each["impact"] in {"serious", "critical"}
+    ]
+
+
+async def test_every_page_can_be_used_in_light_dark_and_at_320_pixels(api: Api, factory: Factory) -> None:
+    pages = await filled(api, factory)
+    await set_password(api, "otto", "admin")
+    folder = Path(os.environ["PILLARBOX_SCREENSHOTS"]) if os.environ.get("PILLARBOX_SCREENSHOTS") else None
+    wrong: dict[str, object] = {}
+    async with browsing() as first:
+        browser = first.context.browser
+        assert browser is not None
+        for name, settings in _SEEN:
+            context = await browser.new_context(**settings)  # type: ignore[arg-type]
+            page = await context.new_page()
+            await page.goto(f"{api.url}/console/{pages['sign-in']}")
+            if found := await serious(page):
+                wrong[f"sign-in {name}"] = found
+            await page.get_by_label("Name").fill("otto")
+            await page.get_by_label("Password").fill(PASSWORD)
+            await page.get_by_role("button", name="Sign in").click()
+            await page.wait_for_url("**/console/now")
+            for what, path in pages.items():
+                if what == "sign-in":
+                    continue
+                await page.goto(f"{api.url}/console/{path}", wait_until="load")
+                if found := await serious(page):
+                    wrong[f"{what} {name}"] = found
+                wide = await page.evaluate("document.scrollingElement.scrollWidth - window.innerWidth")
+                if wide > 0:
+                    wrong[f"{what} {name} sticks out"] = wide
+                if folder is not None:
+                    await page.screenshot(path=folder / f"{what}-{name}.png", full_page=False)
+            await context.close()
+    assert wrong == {}
