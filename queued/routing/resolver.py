@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
@@ -73,6 +74,8 @@ _STS: Final = "v=STSv1"  # RFC 8461 section 3.1
 _READ: Final = (_STS, "v=spf1", "v=DMARC1")  # how the TXT records begin that are read; others are not kept
 _LONGEST_TXT: Final = 512  # octets of one TXT record; an announcement has about 30
 _SHORT: Final = 3  # letters of a label such as co or com, below which anyone can register names
+_PLAIN: Final = re.compile(r"([a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}")  # is the text of a name as it stands
+_LONGEST_PLAIN: Final = 253  # octets of it; RFC 1035 section 2.3.4 with the octets of length counted
 _DNS_PORT: Final = 53  # RFC 1035 section 4.2
 _SOCKETS: Final = CarefulBackend()
 
@@ -81,7 +84,8 @@ class ResolverClosedError(Exception):
     """A question was asked, or still open, when the resolver closed."""
 
 
-type _Question = tuple[dns.name.Name, dns.rdatatype.RdataType]
+#: The name as text, as _name has it: dnspython computes the hash of its own names octet by octet.
+type _Question = tuple[str, dns.rdatatype.RdataType]
 type _Records = Answer[Any]
 
 
@@ -159,7 +163,7 @@ class Resolver:
 
     async def pointer(self, address: Address) -> Answer[str]:
         """The names that the reverse record (PTR) of an address has (RFC 1035 section 3.5)."""
-        return await self._answer(dns.reversename.from_address(str(address)), dns.rdatatype.PTR)
+        return await self._answer(_text(dns.reversename.from_address(str(address))), dns.rdatatype.PTR)
 
     async def close(self) -> None:
         """Give up the open questions: the callers that wait have begun nothing, and learn at once."""
@@ -169,7 +173,7 @@ class Resolver:
             question.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
 
-    async def _answer(self, name: dns.name.Name, kind: dns.rdatatype.RdataType) -> _Records:
+    async def _answer(self, name: str, kind: dns.rdatatype.RdataType) -> _Records:
         question = (name, kind)
         kept = self._kept.get(question)
         if kept is not None and monotonic() < kept[0]:
@@ -297,7 +301,11 @@ class Resolver:
         try:
             try:
                 resolving = self._servers().resolve(
-                    name, kind, raise_on_no_answer=False, lifetime=limit, search=False, backend=_SOCKETS
+                    *(dns.name.from_text(name), kind),
+                    raise_on_no_answer=False,
+                    lifetime=limit,
+                    search=False,
+                    backend=_SOCKETS,
                 )
                 asked = asyncio.ensure_future(resolving)
                 await asyncio.wait((asked,), timeout=_PROMPT)
@@ -334,7 +342,8 @@ class Resolver:
         self._unanswered.forget(question)
         lives = answer.chaining_result.minimum_ttl
         secure = self._settings.trusted and bool(answer.response.flags & dns.flags.AD)
-        canonical = "" if answer.canonical_name == name else _text(answer.canonical_name)
+        canonical = _text(answer.canonical_name)
+        canonical = "" if canonical == name else canonical
         if answer.rrset is None:
             return self._keep(question, Answer("nothing", secure=secure, canonical=canonical), min(lives, _MOST_NO))
         records = _records(kind, answer.rrset)
@@ -364,25 +373,28 @@ class Resolver:
         return self._resolver
 
 
-def _name(text: str) -> dns.name.Name:
-    """The absolute name; ValueError for the root and its spellings in zone files."""
+def _name(text: str) -> str:
+    """The absolute name, without the last dot; ValueError for the root and its spellings in zone files."""
     try:
-        name = dns.name.from_text(to_ascii(text))
+        text = to_ascii(text)
+        if _PLAIN.fullmatch(text) and len(text) <= _LONGEST_PLAIN:
+            return text
+        name = dns.name.from_text(text)
     except (dns.exception.DNSException, DomainRefused) as error:
         raise ValueError(f"{text!r} is not a domain name") from error
     if name == dns.name.root:
         raise ValueError(f"{text!r} is not a domain name")
-    return name
+    return _text(name)
 
 
-def _zone(name: dns.name.Name) -> str:
+def _zone(name: str) -> str:
     """The zone whose name servers are probably asked: the last two labels, three below such as co.uk."""
-    labels = [label for label in name.labels if label]
+    labels = name.rsplit(".", 3)[-3:]
     short = len(labels) > 1 and len(labels[-2]) <= _SHORT
-    return b".".join(labels[-3:] if short else labels[-2:]).lower().decode("ascii", "replace")
+    return ".".join(labels if short else labels[-2:])
 
 
-def _silent(name: dns.name.Name, seconds: float) -> Deferral:
+def _silent(name: str, seconds: float) -> Deferral:
     return Deferral(seconds, f"DNS does not answer about {_zone(name)}", stopped="destination")
 
 
