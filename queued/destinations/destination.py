@@ -163,7 +163,9 @@ class Destination:
             return self._left_alone(now)
         if self._stands:
             return self._park(now)
-        if not self._patient and self.active >= max(self.window.width, 1) and now - self._last_end > _MOVING:
+        # After a pause the first turns of a host that was reached have yet to end.
+        moved = max(self._last_end, self._last_start) if self.proven else self._last_end
+        if not self._patient and self.active >= max(self.window.width, 1) and now - moved > _MOVING:
             return self._park(now)
         return None
 

@@ -1,4 +1,4 @@
-"""test_hosts_of_a_network — hosts of one IPv6 /64 that were not reached recently share one window"""
+"""test_hosts_of_a_network — hosts of one IPv6 /64 that were not reached recently share one window; a pause of a host"""
 
 from __future__ import annotations
 
@@ -96,3 +96,18 @@ async def test_a_host_refused_by_its_full_network_holds_no_slot() -> None:
         net.hosts.leave(place, reached=None)
     assert not any(each.active for each in net.hosts._destinations.values())
     assert not net.hosts._beside
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_after_a_pause_mail_for_a_host_that_was_reached_waits_for_its_first_turns(*, known: bool) -> None:
+    net = Net()
+    net.hosts.led("a.test", [Hop("192.0.2.1", 25, "mx.test")])
+    if known:
+        [place] = await net.places("192.0.2.1", 1)
+        net.hosts.leave(place, reached=True)
+    net.now += 100
+    assert len(await net.places("192.0.2.1", 3)) == 3
+    net.now += 0.5
+    assert (net.hosts.shut("a.test") is None) == known
+    net.now += 1
+    assert net.hosts.shut("a.test") is not None, "they stand still"
