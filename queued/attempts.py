@@ -86,6 +86,13 @@ class Attempts:
             return None
         return admitted
 
+    def may_begin(self, admitted: Admitted) -> bool:
+        """Whether it may begin beside the mail that flows; if not, it was parked instead."""
+        until = self.admission.put_off(admitted)
+        if until is not None:
+            self._park(admitted.delivery, until)
+        return until is None
+
     def begin(self, admitted: Admitted, body: Body | None) -> None:
         """Go on with its body, once that is its turn. None: there is no body any more."""
         running = asyncio.create_task(self._run(admitted, body))

@@ -119,7 +119,6 @@ class Dispatcher:
         pause = _FIRST_PAUSE
         while not self._stopping.is_set():
             self._in_flight.room.clear()
-            await self._begin_some()
             free = await self._free()
             if not free:
                 continue
@@ -137,7 +136,7 @@ class Dispatcher:
             await self._start(claimed)
             if len(claimed) < free:
                 while self._later and not self._stopping.is_set() and not self.due.is_set():
-                    await self._begin_some()
+                    await self._begin(self._some())
                 if wait := commit_delay.seconds(self._in_flight.moving):
                     await _rest(self._stopping, wait)
                 await self._wait_for_mail()
@@ -154,6 +153,7 @@ class Dispatcher:
             self._claimed_at = now
             return free
         if self._later:
+            await self._begin(self._some())
             return 0
         if not below and now - self._claimed_at > _STARVED:
             self._attempts.relieve()
@@ -206,7 +206,8 @@ class Dispatcher:
         few = sum(len(each.delivery) for each in known) < len(claimed) // 2
         self._batch = max(self._settings.batch // _FEWER, 1) if few else self._settings.batch
         self._later.extend(strange)
-        await self._begin(known)
+        # Together: to fetch their bodies apart would be one round trip more before the next claim.
+        await self._begin(known + self._some())
 
     def _follow(self, delivery: Delivery) -> int:
         """How many recipients that are newer may be due."""
@@ -220,12 +221,11 @@ class Dispatcher:
             if each.place.destination in self._attempts.admission.destinations.full
         )
 
-    async def _begin_some(self) -> None:
-        """Begin a few at destinations that have not been reached of late: half the newest, half the oldest."""
+    def _some(self) -> list[Admitted]:
+        """A few at destinations that have not been reached of late: half the newest, half the oldest."""
         some = [self._later.popleft() for _ in range(min(_PORTION // 2, len(self._later)))]
         some += [self._later.pop() for _ in range(min(_PORTION // 2, len(self._later)))]
-        if some:
-            await self._begin(some)
+        return [each for each in some if self._attempts.may_begin(each)]
 
     async def _begin(self, admitted: list[Admitted]) -> None:
         """Fetch bodies in portions and start each attempt; what is not begun when stopping goes back."""

@@ -20,6 +20,7 @@ from queued.destinations.destination import Busy
 from queued.outcome.verdict import DestinationVerdict
 from queued.smtp.envelope import fields
 from queued.waiting.deferral import Deferral
+from queued.waiting.watchdog import MOMENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -116,6 +117,16 @@ class Admission:
             self.leave(admitted)
             return self.destinations.paced(asked)
         return admitted
+
+    def put_off(self, admitted: Admitted) -> Deferral | None:
+        """For how long to park what may not begin yet, since it is mostly in vain and other mail flows; else None."""
+        held, now = admitted.unproven, monotonic()
+        if held is None or admitted.place.destination.proven or _came_just_now(admitted.delivery):
+            return None
+        if self._unproven.may_begin(now):
+            return None
+        self.leave(admitted)
+        return self._unproven.parked(held, now)
 
     async def turn(self, admitted: Admitted) -> Deferral | None:
         """Wait for destination and policies; for how long to park it when that takes too long."""
@@ -215,6 +226,11 @@ class Admission:
             self._lines[line] -= 1
             if not self._lines[line]:
                 del self._lines[line]
+
+
+def _came_just_now(delivery: Delivery) -> bool:
+    first = delivery[0]
+    return first.retry_count <= 1 and (first.now() - first.received).total_seconds() < MOMENT
 
 
 def _wanted(delivery: Delivery) -> Held:

@@ -6,8 +6,9 @@ Guarantees: no await, no clock. Recipients for destinations without a recent suc
     hundred may always be in flight. Half of the share is kept for recipients that were never tried, and
     of these the newest go first: however many have failed, and however many wait for their first try, new mail has room
     within moments. An attempt that stands still is ended for another as often as there are chances: those for mail that
-    came just now are apart, and the others are fewer while other mail is delivered. A recipient without a place is
-    parked, at the recent pace: behind those parked before, or, when it was never tried, behind those that are newer.
+    came just now are apart, and the others are fewer while other mail is delivered. So are, meanwhile, those that
+    begin, unless they came just now or half of them reach their destination. A recipient without a place is parked, at
+    the recent pace: behind those parked before, or, when it was never tried, behind those that are newer.
 See: queued/waiting/watchdog.py, which makes room at such a time; docs/explanation/admission.md.
 """
 
@@ -23,6 +24,8 @@ from queued.waiting.watchdog import MOMENT, STANDING
 from shared.how_many import how_many
 
 _NEW, _OTHERS = 100.0, 50.0  # attempts ended within a second: for recipients that came just now, and for others
+_FLOWS: Final = 0.5  # deliveries within about a second to destinations that were reached: from then on they come first
+_FOR_ONE: Final = 2  # chances to begin that one takes back which is reached: where half are, none is held up
 _QUICKEST: Final = 0.001  # seconds between two recipients that leave
 
 
@@ -49,6 +52,7 @@ class Unproven:
         self._newest = Newest()  # of those never tried
         self._for_new = Chances(min(_NEW, self._most / MOMENT))
         self._for_others = Chances(min(_OTHERS, self._most / MOMENT))
+        self._begins = Chances(_OTHERS)
         self._slowest = STANDING / self._most_again  # what stands still for longer gives way
         self._gap = 0.0  # mean seconds between two given back, over a MOMENT or more; 0 when not known yet
         self._left = 0.0  # when the last one did, or the first of those in flight came
@@ -85,10 +89,19 @@ class Unproven:
         """One of those in flight has reached its destination: to let it begin was worth what it cost."""
         self._for_new.give_back()
         self._for_others.give_back()
+        self._begins.give_back(_FOR_ONE)
+
+    def may_begin(self, now: float) -> bool:
+        """Whether one that has its place, and did not come just now, may begin beside mail for others."""
+        may = self._begins.any(now) or self._begins.others(now) < _FLOWS
+        if may:
+            self._begins.take()
+        return may
 
     def delivered(self, now: float) -> None:
         """An attempt reached a destination that was reached before."""
         self._for_others.delivered(now)
+        self._begins.delivered(now)
 
     def parked(self, wanted: Held, now: float, *, follow: int = 0) -> Deferral:
         """For how long recipients without a place are parked. follow: how many newer ones may come next."""

@@ -36,8 +36,11 @@ class Chances:
 
     def every(self, now: float) -> float:
         """Seconds from one to the next."""
-        others = _FOR_EACH * self._reached * exp(self._reached_at - now)
-        return 1 / max(self._rate - others, self._rate * _LEAST)
+        return 1 / max(self._rate - _FOR_EACH * self.others(now), self._rate * _LEAST)
+
+    def others(self, now: float) -> float:
+        """How many others were delivered within about a second."""
+        return self._reached * exp(self._reached_at - now)
 
     def take(self) -> None:
         """One is used."""
@@ -45,9 +48,9 @@ class Chances:
 
     def delivered(self, now: float) -> None:
         """An attempt reached a destination that is known to answer."""
-        self._reached = self._reached * exp(self._reached_at - now) + 1
+        self._reached = self.others(now) + 1
         self._reached_at = now
 
-    def give_back(self) -> None:
+    def give_back(self, chances: int = 1) -> None:
         """One was worth what it cost."""
-        self._left = min(self._left + 1, self._most)
+        self._left = min(self._left + chances, self._most)

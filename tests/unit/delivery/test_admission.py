@@ -6,9 +6,10 @@ Owns: proofs about queued/admission/gates.py that need no worker; tests/scenario
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from queued.admission.gates import Admission, Admitted
 from queued.admission.unproven import Held, Unproven
@@ -68,3 +69,27 @@ async def test_for_several_recipients_several_attempts_give_way_at_once() -> Non
     assert unproven.recipients == FULL
     assert sum(bool(each.stuck) for each in silent) == 40
     assert isinstance(admission.admit((in_hand(2000),)), Deferral), "later ones wait until that is made up for"
+
+
+async def test_beside_mail_that_flows_old_mail_for_unproven_destinations_is_put_off_and_new_mail_begins() -> None:
+    settings = Claim.model_validate({"inflight": 400})
+    transports: dict[str, Transport] = {}
+    unproven = Unproven(settings.inflight)
+    admission = Admission(transports, Destinations(transports, settings), Paces(), Watch(), unproven, settings)
+    while unproven.may_begin(monotonic()):
+        unproven.delivered(monotonic())
+
+    def put_off(**fields: Any) -> bool:
+        admitted = admission.admit((in_hand(1, **fields),))
+        assert isinstance(admitted, Admitted)
+        unproven.delivered(monotonic())
+        later = admission.put_off(admitted)
+        assert (admitted.unproven is None) == (later is not None), "it holds no place while it is parked"
+        return later is not None
+
+    old = in_hand().received - timedelta(seconds=5)
+    assert not put_off()
+    assert put_off(received=old)
+    assert put_off(retry_count=2)
+    unproven.reached()
+    assert not put_off(received=old)

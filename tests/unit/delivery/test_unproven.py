@@ -147,6 +147,33 @@ def test_others_have_fewer_chances_while_known_destinations_take_mail_and_a_fift
         assert taken(unproven, first(8), 2.0) == 100, "mail that came just now"
 
 
+def begun(unproven: Unproven, started: float, *, flows: bool, reached: int) -> int:
+    """How many of 100 a second begin within ten seconds, where of each `reached` one reaches its destination."""
+    found = 0
+    for n in range(1000):
+        now = started + n / 100
+        if flows:
+            unproven.delivered(now)
+        if unproven.may_begin(now):
+            found += 1
+            if reached and found % reached == 0:
+                unproven.reached()
+    return found
+
+
+def test_attempts_mostly_in_vain_begin_more_rarely_beside_mail_that_flows() -> None:
+    assert begun(Unproven(1000), 0.0, flows=False, reached=0) == 1000
+    assert 100 <= begun(Unproven(1000), 0.0, flows=True, reached=0) < 200
+    assert 100 <= begun(Unproven(1000), 0.0, flows=True, reached=10) < 250
+    assert begun(Unproven(1000), 0.0, flows=True, reached=2) == 1000, "half of them reach their destination"
+
+
+def test_what_began_before_mail_flows_counts_too() -> None:
+    unproven = Unproven(1000)
+    assert begun(unproven, 0.0, flows=False, reached=0) == 1000
+    assert begun(unproven, 10.0, flows=True, reached=0) < 110
+
+
 @pytest.mark.parametrize("inflight", [1, 3, 100])
 def test_a_small_share_gives_way_too(inflight: int) -> None:
     unproven = Unproven(inflight)
