@@ -20,7 +20,9 @@ BEGIN
            coalesce(to_localpart, q.recipientlocalpart), coalesce(to_domain, q.recipientdomain), q.size,
            q.metadata - ARRAY['_quarantineid', '_heldat'] || jsonb_build_object('_copyof', q.id::text)
                || CASE WHEN to_domain IS NULL THEN '{}'
-                       ELSE jsonb_build_object('_partid', partition_id(to_domain, (SELECT s.partitions FROM settings s))) END,
+                       -- The sender asked about another address, and is not to learn of this one.
+                       ELSE jsonb_build_object('_partid', partition_id(to_domain, (SELECT s.partitions FROM settings s)),
+                                               '_dsn', '{"notify": ["NEVER"]}'::jsonb) END,
            q.transportid, q.jobid, q.priority
       FROM queue q
      WHERE q.id = ANY (ids) AND q.status = 'HOLD' AND review_checked(q.metadata->>'_quarantineid')

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from operate.queue.act import Done, same_ids
 from shared.errors import PillarboxError
@@ -154,17 +155,29 @@ def test_released_mail_is_tried_at_once_but_what_waits_for_its_time_still_waits(
 
 
 def test_a_copy_is_released_to_another_address_and_the_held_one_stays(factory: Factory, pillarbox: Pillarbox) -> None:
+    asked = {"ret": "FULL", "envid": "id1", "notify": ["SUCCESS", "FAILURE"], "orcpt": ["rfc822", "bob@example.com"]}
     held = factory.row(status="HOLD")
+    factory.sql("UPDATE pillarbox.queue SET metadata = metadata || %(dsn)s", dsn=Jsonb({"_dsn": asked}))
     pillarbox.json("release", f"id={held}", "--copy", "--to", "postmaster@elsewhere.example", "--yes")
     assert states(factory, held) == ["HOLD"]
     [copy] = [row for row in factory.queue() if row.id != held]
     assert (copy.recipientlocalpart, copy.recipientdomain) == ("postmaster", "elsewhere.example")
     assert copy.metadata["_copyof"] == str(held)
+    assert copy.metadata["_dsn"] == {"notify": ["NEVER"]}  # a notice would tell the sender of this address
     assert copy.partid == factory.one(
         "SELECT pillarbox.partition_id('elsewhere.example', partitions) FROM pillarbox.settings"
     )
     [body] = factory.bodies().values()
     assert body.refcount == 2
+
+
+def test_a_copy_to_the_recipient_itself_is_reported_as_its_sender_asked(factory: Factory, pillarbox: Pillarbox) -> None:
+    asked = {"notify": ["SUCCESS"], "orcpt": ["rfc822", "bob@example.com"]}
+    held = factory.row(status="HOLD")
+    factory.sql("UPDATE pillarbox.queue SET metadata = metadata || %(dsn)s", dsn=Jsonb({"_dsn": asked}))
+    pillarbox.json("release", f"id={held}", "--copy", "--yes")
+    [copy] = [row for row in factory.queue() if row.id != held]
+    assert copy.metadata["_dsn"] == asked
 
 
 def test_claimed_rows_are_skipped_if_the_change_would_be_lost(factory: Factory, pillarbox: Pillarbox) -> None:
