@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from collect.output import Refused
 from collect.token import in_order
-from shared.errors import DatabaseUnavailable
+from shared.errors import DatabaseUnavailable, NotDurable
 from shared.failure_points import reach
 from shared.observe import events
 from shared.postgres import database
@@ -76,7 +76,7 @@ class Collector:
                         await self._collect(connection)
                     finally:
                         await connection.close()
-                except (*database.OUTAGE, *database.CONFLICT, DatabaseUnavailable) as error:
+                except (*database.OUTAGE, *database.CONFLICT, DatabaseUnavailable, NotDurable) as error:
                     wait = pause * random.uniform(0.5, 1.5)
                     pause = min(2 * pause, _LONGEST_PAUSE)
                     events.emit("collect.unavailable", error=error, seconds=wait, away=database.is_away(error))

@@ -2,8 +2,9 @@
 
 Guarantees: where the accounts share the queue's database, mail is queued in the transaction that marks its tokens:
     exactly once. Elsewhere the queue commits first, so that a crash between the two commits hands a token over again,
-    and its key of idempotency makes it one message.
-Raises: Refused when a mail of a batch is refused; PostgreSQL's errors otherwise.
+    and its key of idempotency makes it one message. There no token is marked before its mail, queued now or by an
+    earlier batch, is as durable as synchronous_commit = on makes it.
+Raises: Refused when a mail of a batch is refused; NotDurable; PostgreSQL's errors otherwise.
 See: sql/accounts/README.md, "Collecting"; sql/schema/07_enqueue.sql.
 """
 
@@ -17,6 +18,7 @@ from collect.output import Refused
 from shared.errors import ConfigError
 from shared.observe import events
 from shared.postgres import database
+from shared.postgres.durable import durable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -76,8 +78,11 @@ class Queue:
         if self._elsewhere is None:
             yield connection
             return
-        async with self._elsewhere.connection() as there, there.transaction():
-            yield there
+        async with self._elsewhere.connection() as there:
+            with durable(there):
+                async with there.transaction():
+                    await database.fetch(there, "token_elsewhere")
+                    yield there
 
     async def _enqueue(self, connection: database.Connection, messages: Sequence[Message]) -> None:
         submissions = [

@@ -4,7 +4,9 @@ Owns: the count behind `concurrencyper: host` of a transport, and the granted sl
     use or kept for the next message.
 Guarantees: asking never awaits. All workers together never have more connections to a host than `concurrency`: a slot
     is taken before a connection is opened and goes back when it is closed. The slots of a worker that was killed lapse
-    after 30 s. A transport that counts by worker costs nothing here and no query.
+    after 30 s, and those of one that was stopped or is cut off from PostgreSQL: it closes its connections by then,
+    but for those with a message under way, and begins nothing on a connection whose slot has lapsed. A transport that
+    counts by worker costs nothing here and no query.
 See: queued/pacing/pace_shared.py, which shares the slots; docs/explanation/pacing.md, "One limit for a host".
 """
 
@@ -49,6 +51,11 @@ class Slot:
         """Whether another worker waits for it: its connection is not to be kept."""
         return self._gauge.starved
 
+    @property
+    def lapsed(self) -> bool:
+        """Whether it may be another worker's by now: its connection is to be closed, and not to be used again."""
+        return self._hosts.lapsed(self._gauge, self._started)
+
     def done(self) -> None:
         """The connection is closed. Idempotent."""
         if not self._done:
@@ -75,6 +82,10 @@ class HostSlots:
             return held._replace(reason=reason, of=(limit.transport, limit.host))
         gauge.take(now)
         return Slot(self, gauge, now)
+
+    def lapsed(self, gauge: SharedGauge, started: float) -> bool:
+        """Whether a slot that was taken then is ours no more."""
+        return gauge.lapsed(self._clock(), started)
 
     def back(self, gauge: SharedGauge, started: float) -> None:
         """A connection was closed."""

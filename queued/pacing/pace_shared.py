@@ -2,7 +2,8 @@
 
 Owns: the portions of tokens and the slots that this worker holds, and the rounds that fetch, keep and return them.
 Guarantees: asking never awaits. Together the workers never have more slots than the limit, while each reaches
-    PostgreSQL once in `LEASE`; the slots of a worker that died lapse after it. In any span of T seconds they begin
+    PostgreSQL once in `LEASE`; the slots of a worker that died, was stopped, or is cut off from PostgreSQL lapse after
+    it, and that worker uses none of them again without a new grant. In any span of T seconds they begin
     at most `burst + rate * (T + PORTION)` messages: a portion is used within PORTION seconds or goes back. Without
     PostgreSQL nothing is granted, so mail under a shared limit waits.
 See: sql/schema/12_pacing.sql, pace_share; sql/README.md, "Pacing".
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Seconds after which the slots of a worker that no longer says so are free.
 LEASE: Final = 30.0
+#: Seconds before that from which on nothing begins with them any more, so that all is closed when they are free.
+MARGIN: Final = LEASE / 6
 #: Seconds within which a portion of tokens is used, and the most that one portion is for.
 PORTION: Final = 1.0
 _IDLE: Final = 0.5  # seconds an unused slot is kept in case it is wanted again
@@ -60,6 +63,7 @@ class SharedGauge:
         self._tokens, self._tokens_until = 0, 0.0
         self._used = self._spare = 0
         self._slots_until = self._spare_since = 0.0
+        self._held_since = 0.0  # from when on the lease has not lapsed
         self._wants = 0
         self._pause_until = 0.0  # PostgreSQL said there is nothing before
         self._mean = _FIRST_GUESS
@@ -75,7 +79,7 @@ class SharedGauge:
             return self._wanted(
                 Deferral(wait, f"policy {policy.id}: {policy.rate}, shared", 1 / policy.rate.per_second)
             )
-        if policy.concurrency is not None and not (self._spare and now < self._slots_until):
+        if policy.concurrency is not None and not (self._spare and now < self._slots_until - MARGIN):
             every = min(max(self._mean / policy.concurrency, _HASTE), _SLOWEST) if self._refused else _HASTE
             return self._wanted(Deferral(every, f"policy {policy.id}: {policy.concurrency} at once, shared", every))
         return None
@@ -103,6 +107,10 @@ class SharedGauge:
                 self._spare_since = now
         self._shares.touch(self)
 
+    def lapsed(self, now: float, started: float) -> bool:
+        """Whether the slot that was taken then may be another worker's by now, or will be in a moment."""
+        return started < self._held_since or now >= self._slots_until - MARGIN
+
     def idle(self, now: float) -> bool:
         """Whether forgetting this would change nothing."""
         return not (self._used or self._spare or self._held or self._wants) and now >= self._tokens_until
@@ -123,7 +131,7 @@ class SharedGauge:
         if self._tokens and now >= self._tokens_until:
             give, self._tokens = self._tokens, 0
         dropped = 0
-        if self._spare and (now >= self._slots_until or (now - self._spare_since > _IDLE and not self._wants)):
+        if self._spare and (now >= self._slots_until - MARGIN or (now - self._spare_since > _IDLE and not self._wants)):
             dropped, self._spare = self._spare, 0
         keep = self._used + self._spare
         if now < self._pause_until:
@@ -143,8 +151,10 @@ class SharedGauge:
             more = max(0, min(wants, most - keep))
         return Share(give, want, keep, more)
 
-    def fill(self, row: database.Row, plan: Share, started: float) -> None:
+    def fill(self, row: database.Row, plan: Share, started: float, now: float) -> None:
         """Take PostgreSQL's grant; `started` when it was asked, from which all times count."""
+        if now >= self._slots_until:
+            self._held_since, self._spare = now, 0
         if row.tokens:
             self._tokens_until = min(self._tokens_until, started + PORTION) if self._tokens else started + PORTION
             self._tokens += row.tokens
@@ -262,7 +272,7 @@ class Shares:
             lease=timedelta(seconds=LEASE),
             **plan._asdict(),
         )
-        gauge.fill(row, plan, started)
+        gauge.fill(row, plan, started, self._clock())
 
 
 def _bounded(key: str) -> str:

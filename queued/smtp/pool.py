@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from queued.tls.demanded import TlsWanted
 from queued.values import PoolClosedError
 
+_GLANCE = 1.0  # seconds between two looks whether the slots of idle connections have lapsed
+
 #: Waits for so many seconds; true as soon as a connection was given back that the session can have.
 type Rest = Callable[[float], Awaitable[bool]]
 
@@ -179,21 +181,36 @@ class ConnectionPool:
             return await self._open(host, session)
         if host.idle and host.idle[0][1] in self._slots:  # of another session: its slot is of more use to this one
             self._discard(host.idle.popleft()[1])
+        return await self._opened(host, session)
 
+    async def _opened(self, host: _Host, session: SessionWanted) -> SmtpConnection:
+        """A new connection with the gate's slot, or one that was given back meanwhile."""
+        while True:
+            slot = await self._gated(host, session)
+            if isinstance(slot, SmtpConnection):
+                return slot
+            try:
+                connection = await self._open(host, session)
+            except BaseException:
+                if slot is not None:
+                    slot.done()
+                raise
+            if slot is None:
+                return connection
+            self._slots[connection] = slot
+            if not slot.lapsed:
+                return connection
+            self._discard(connection)  # it took so long, or the process was stopped meanwhile
+
+    async def _gated(self, host: _Host, session: SessionWanted) -> SmtpConnection | Slot | None:
+        """Pass the gate before a new connection: its slot, if there are any; or a connection given back meanwhile."""
+        assert session.connect_gate is not None  # noqa: S101 - as the caller has seen
         rest = _Resting(host, session.key)
         while (slot := await session.connect_gate(rest)) is None and rest.over:
             self._refuse_if_closing()
             if (kept := self._kept(host, session)) is not None:
                 return kept
-        try:
-            connection = await self._open(host, session)
-        except BaseException:
-            if slot is not None:
-                slot.done()
-            raise
-        if slot is not None:
-            self._slots[connection] = slot
-        return connection
+        return slot
 
     def _kept(self, host: _Host, session: SessionWanted) -> SmtpConnection | None:
         """The connection to go on with, if one is kept for this session."""
@@ -247,7 +264,8 @@ class ConnectionPool:
             self._discard(host.idle.popleft()[1])
         if host.timer is None:
             loop = asyncio.get_running_loop()
-            host.timer = loop.call_later(self._limits.idle, self._sweep, host)
+            seconds = self._limits.idle if slot is None else min(self._limits.idle, _GLANCE)
+            host.timer = loop.call_later(seconds, self._sweep, host)
 
     def _may_stay(self, connection: SmtpConnection) -> bool:
         now, limits = asyncio.get_running_loop().time(), self._limits
@@ -256,6 +274,7 @@ class ConnectionPool:
             and connection.transactions < limits.transactions
             and now - connection.last_used < limits.idle
             and now - connection.opened_at < limits.age
+            and not ((slot := self._slots.get(connection)) is not None and slot.lapsed)
         )
 
     def _sweep(self, host: _Host) -> None:
@@ -263,13 +282,16 @@ class ConnectionPool:
         host.timer = None
         looked_at, host.idle = host.idle, deque()
         for kept in looked_at:
-            if self._may_stay(kept[1]):
+            slot = self._slots.get(kept[1])
+            if self._may_stay(kept[1]) and not (slot is not None and slot.wanted):
                 host.idle.append(kept)
             else:
                 self._discard(kept[1])
         if host.idle:
             loop = asyncio.get_running_loop()
             soonest = min(connection.last_used for _, connection in host.idle) + self._limits.idle
+            if any(connection in self._slots for _, connection in host.idle):
+                soonest = min(soonest, loop.time() + _GLANCE)
             host.timer = loop.call_at(soonest, self._sweep, host)
         self._forget_unused(host)
 

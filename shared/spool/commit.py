@@ -10,24 +10,24 @@ Guarantees: when `commit` returns, every submission is on disk as synchronous_co
     makes commits wait for each other (shared/postgres/notifier.py). A large content is never copied as a whole nor
     handed over at once: between two slices other tasks have their turn on the event loop.
 Raises: NotDurable; psycopg's exceptions.
-See: PostgreSQL manual, "COPY" (binary format), "Pipeline Mode", "Synchronous Replication";
-    src/backend/replication/syncrep.c, SyncRepWaitForLSN; docs/explanation/benchmarks.md.
+See: PostgreSQL manual, "COPY" (binary format), "Pipeline Mode"; shared/postgres/durable.py;
+    docs/explanation/benchmarks.md.
 """
 
 from __future__ import annotations
 
 import json
 import struct
-from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, LiteralString
 
 from psycopg.types.json import Jsonb
 
-from shared.errors import KeyUsed, NotDurable
+from shared.errors import KeyUsed
 from shared.failure_points import reach
 from shared.mail.message import metadata
 from shared.mail.states import Status
+from shared.postgres.durable import durable
 from shared.postgres.queries import query
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from psycopg import AsyncCopy
-    from psycopg.errors import Diagnostic
 
     from shared.mail.message import Recipient, Submission
     from shared.postgres import database
@@ -53,8 +52,6 @@ _TRAILER: Final = b"\xff\xff"
 _MESSAGE: Final = struct.Struct(">hi16siii?")  # id, size, smtputf8
 _LENGTH: Final = struct.Struct(">i")
 _NULL: Final = _LENGTH.pack(-1)
-# Where in PostgreSQL a WARNING comes from that says nothing about this COMMIT: RAISE, transaction and multixact ids.
-_HARMLESS: Final = frozenset({"pl_exec.c", "varsup.c", "multixact.c"})
 _SLICE: Final = 1 << 17  # octets that psycopg hands to libpq at a time
 
 
@@ -65,40 +62,16 @@ async def commit(
 
     The submissions that are not committed, because their idempotency keys are those of earlier ones.
     """
-    with _durable(connection):
+    with durable(connection):
         return await _commit(connection, durability, submissions)
 
 
 async def probe(connection: database.Connection, durability: LiteralString) -> None:
     """A commit of nothing that takes as long as one of mail."""
-    with _durable(connection):
+    with durable(connection):
         await connection.execute(query("spool_begin").replace("{synchronous_commit}", durability))
         await connection.execute(query("spool_probe"))
         await connection.execute("COMMIT")
-
-
-@contextmanager
-def _durable(connection: database.Connection) -> Iterator[None]:
-    """NotDurable when PostgreSQL warns, in this block, that the COMMIT may not be where it should be.
-
-    Ending the wait for a standby (pg_cancel_backend, a statement_timeout) leaves a committed transaction and
-    a WARNING with the SQLSTATE of any other, 01000. So each one counts, but for those that come from a RAISE in a
-    trigger of the operator's, or tell that transaction ids are running out.
-    """
-    warnings: list[str] = []
-
-    def hear(notice: Diagnostic) -> None:
-        # The text of a notice can be read only now.
-        if notice.severity_nonlocalized == "WARNING" and notice.source_file not in _HARMLESS:
-            warnings.append(f"{notice.message_primary} (SQLSTATE {notice.sqlstate})")
-
-    connection.add_notice_handler(hear)
-    try:
-        yield
-    finally:
-        connection.remove_notice_handler(hear)
-    if warnings:
-        raise NotDurable("; ".join(warnings))
 
 
 async def _commit(

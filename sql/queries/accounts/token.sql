@@ -34,6 +34,12 @@ SELECT count(*) AS waiting FROM (
 -- What tells these accounts from those of another installation.
 SELECT installation::text AS installation FROM {schema}.account_settings
 
+-- name: token_elsewhere
+-- Begins to queue mail in another database than that of the tokens: its COMMIT waits until mail of earlier batches, too, is where
+-- it should be, for which it needs a record in the write-ahead log; and a warning that it is not is sent to us.
+SELECT set_config('synchronous_commit', 'on', true) AS durable, set_config('client_min_messages', 'warning', true) AS warns,
+       pg_logical_emit_message(true, 'pillarbox', 'collect') AS record
+
 -- name: token_enqueue
 -- Queues the mail of a batch, each with its key of idempotency.
 SELECT pillarbox.enqueue_batch(%(submissions)s::jsonb)

@@ -226,7 +226,7 @@ class CountedSlot:
     """A slot that says whether it is out."""
 
     def __init__(self, out: list[CountedSlot]) -> None:
-        self.wanted = False
+        self.wanted = self.lapsed = False
         self._out = out
         out.append(self)
 
@@ -265,8 +265,54 @@ async def test_a_connection_whose_slot_another_worker_waits_for_is_not_kept() ->
             out[0].wanted = True
         assert pool.idle == 0
         await until(lambda: not out)
+        async with pool.acquire(at(sink), counted(out)) as connection:
+            await connection.send(MESSAGE)
+        assert pool.idle == 1
+        out[0].wanted = True  # only now
+        await until(lambda: not out)
         await sink.wait_until_empty()
         await pool.close()
+
+
+async def test_a_connection_whose_slot_has_lapsed_is_closed_and_not_used_again() -> None:
+    """Also where the process was stopped, and nothing had the time to close it before the next message came."""
+    out: list[CountedSlot] = []
+    async with Sink() as sink:
+        pool = make_pool()
+        async with pool.acquire(at(sink), counted(out)) as connection:
+            await connection.send(MESSAGE)
+        out[0].lapsed = True
+        async with pool.acquire(at(sink), counted(out)) as connection:
+            assert connection.transactions == 0, "a new one, for a new slot"
+            await connection.send(MESSAGE)
+            out[-1].lapsed = True  # while it is in use: it goes on, and is not kept
+        assert pool.idle == 0
+        await sink.wait_until_empty()
+        async with pool.acquire(at(sink), counted(out)) as connection:
+            await connection.send(MESSAGE)
+        assert pool.idle == 1
+        out[-1].lapsed = True
+        await until(lambda: pool.idle == 0 and not out)
+        await sink.wait_until_empty()
+        await pool.close()
+
+
+async def test_a_connection_whose_slot_lapses_while_it_is_opened_carries_nothing() -> None:
+    out: list[CountedSlot] = []
+
+    async def gate(_: Rest) -> CountedSlot:
+        slot = CountedSlot(out)
+        slot.lapsed = sink.connections == 0
+        return slot
+
+    async with Sink() as sink:
+        pool = make_pool()
+        async with pool.acquire(at(sink), SessionWanted("c.example", connect_gate=gate)) as connection:  # type: ignore[arg-type]
+            await connection.send(MESSAGE)
+        assert sink.connections == 2
+        assert (pool.idle, sink.commands["MAIL"]) == (1, 1)
+        await pool.close()
+    assert out == []
 
 
 async def test_an_idle_connection_of_another_session_is_closed_for_a_slot() -> None:

@@ -1,7 +1,8 @@
 """test_not_durable — an aborted wait of COMMIT for the standby is not answered 250
 
-Owns: proofs that an aborted wait for the synchronous standby is answered 451, for each way of committing a group.
-See: shared/spool/commit.py; PostgreSQL manual, "Synchronous Replication"; src/backend/replication/syncrep.c.
+Owns: proofs that an aborted wait for the synchronous standby is answered 451, for each way of committing a group; and
+    that account mail is not taken for queued then.
+See: shared/postgres/durable.py; PostgreSQL manual, "Synchronous Replication"; src/backend/replication/syncrep.c.
 """
 
 from __future__ import annotations
@@ -12,23 +13,28 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 import pytest
 
+from collect.queue import Queue
 from shared.errors import SpoolUnavailable
 from shared.mail.message import Once
+from shared.postgres import database
 from shared.postgres.migrate import migrate
 from tests.fixtures.daemons.submissions import SPOOL, recipient, running_spool, submission
 from tests.fixtures.database.postgres import LEAVES
 from tests.fixtures.database.standby import replicated
 from tests.fixtures.waiting import eventually
+from tests.integration.accounts.test_collect_queue import collecting, composer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from shared.mail.message import Submission
     from shared.spool.spool import Spool
+    from tests.fixtures.database.accounts import Accounts
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.database.standby import Pair
     from tests.fixtures.heard import Heard
 
+COLLECTS: Final = "collects elsewhere"
 WAITING = "FROM pg_stat_activity WHERE application_name = %s AND wait_event = 'SyncRep'"
 GROUPS: Final[dict[str, Callable[[], Submission]]] = {
     "alone, in one statement": lambda: submission(recipient("1")),
@@ -124,3 +130,25 @@ async def test_a_key_of_a_commit_whose_wait_was_aborted_is_not_answered_before_t
         assert isinstance(
             await ended(pair, spool, submission(recipient("1"), once=once), "pg_cancel_backend"), SpoolUnavailable
         )
+
+
+async def test_a_token_is_not_collected_before_its_mail_in_another_database_is_durable(
+    pair: Pair, accounts: Accounts, heard: Heard
+) -> None:
+    """Neither when the commit that queues it warns, nor by the next batch, which finds the mail queued already."""
+    accounts.add("ann")
+    elsewhere = await database.open_pool(pair.primary, COLLECTS, 1)
+    try:
+        async with collecting(accounts.uri, accounts.schema, Queue(composer(), elsewhere)):
+            for times in (1, 2):
+                await eventually(
+                    lambda: one(pair, f"SELECT count(*) {WAITING}", COLLECTS) == 1, "a commit waits for the standby"
+                )
+                assert one(pair, f"SELECT pg_cancel_backend(pid) {WAITING}", COLLECTS) is True
+                said = (await heard.wait("collect.unavailable", times))[-1]
+                assert "canceling wait for synchronous replication" in str(said["error"])
+                [token] = accounts.sql("SELECT collected_at FROM tokens")
+                assert token.collected_at is None, "taken for queued"
+            assert one(pair, "SELECT count(*) FROM pillarbox.queue WHERE recipientlocalpart = 'ann'") == 1
+    finally:
+        await elsewhere.close()
