@@ -201,3 +201,7 @@ SELECT count(*) AS left_over FROM tokens WHERE collected_at IS NULL
 -- name: bench_mail_queued
 -- How many recipients are queued.
 SELECT count(*) AS queued FROM pillarbox.queue
+
+-- name: bench_oldest_msgid
+-- A Message-ID of the oldest day of history.
+SELECT msgid FROM pillarbox.archive WHERE msgid IS NOT NULL ORDER BY finished LIMIT 1
