@@ -7,14 +7,17 @@ Bugs: Docker itself is not asked; a mistake in Compose's own grammar shows only 
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import tomllib
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 import yaml
 
 from collect.daemon import prepared
+from scripts.analytics import command
 from shared.config.collect.load import load_collect
 from shared.config.httpd.load import load_httpd
 from shared.config.queued.load import load_queued
@@ -42,6 +45,9 @@ def test_every_command_exists(name: str) -> None:
     if program == "python3":
         assert arguments[0] == "-m"
         assert importlib.util.find_spec(arguments[1]) is not None
+    elif program == "spark-class":  # of the wheel of pyspark
+        assert OURS[name]["build"]["args"]["EXTRAS"] == "web,analytics"
+        assert arguments[0].startswith("org.apache.spark.deploy.")
     else:
         pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
         assert program in pyproject["project"]["scripts"]
@@ -92,3 +98,23 @@ def test_the_workers_deliver_to_the_sink(configurations: Path) -> None:
     command = OURS["sink"]["command"]
     assert transport.connection.server == "sink"
     assert str(transport.connection.port) == command[command.index("--port") + 1]
+
+
+def test_the_report_is_made_by_the_cluster_from_the_lake_that_all_of_it_reads() -> None:
+    def asked(name: str) -> argparse.Namespace:
+        parser = argparse.ArgumentParser()
+        command.add_parser(parser.add_subparsers())
+        return parser.parse_args(OURS[name]["command"][1:])
+
+    export, report = asked("export"), asked("report")
+    assert report.lake == export.lake
+    assert report.html.parent == PurePath(report.lake)
+    cluster = {name for name, service in OURS.items() if service.get("profiles") == ["analytics"]}
+    assert cluster == {"spark-master", "spark-worker", "export", "report"}
+    for name in cluster:
+        assert OURS[name]["volumes"] == [f"lake:{export.lake}"]
+        assert OURS[name]["image"] != OURS["smtpd"]["image"]
+    master = OURS["spark-master"]["command"]
+    where = f"spark://{master[master.index('--host') + 1]}:{master[master.index('--port') + 1]}"
+    assert where == report.master == OURS["spark-worker"]["command"][-1] == "spark://spark-master:7077"
+    assert {"export", "spark-worker"} == set(OURS["report"]["depends_on"])

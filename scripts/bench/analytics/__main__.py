@@ -10,8 +10,8 @@ Guarantees: each step prints its wall time, the processor time of Java, Python a
     is the time that PostgreSQL takes divided by that of export, Spark's start and report together; search_s is by
     Message-ID, with the start of the command. A change is of p99 over all rounds, the worse of export and report;
     positive where mail is slower.
-    A full run, 10 million attempts and two rounds, measures the live queue for 9 minutes; the rest, which depends on the
-    machine, should leave it under 15. It needs about 25 GB of disk: history in PostgreSQL, its replica, and two lakes.
+    A full run, 10 million attempts and two rounds, measures the live queue for 9 minutes; the rest, which depends on
+    the machine, should leave it under 15. It needs about 25 GB of disk: history in PostgreSQL, its replica, two lakes.
 See: docs/explanation/analytics.md, "Measured".
 """
 
