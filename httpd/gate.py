@@ -31,6 +31,10 @@ _PLAIN: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 #: What anybody may read.
 _OPEN: Final = frozenset({"/v1/openapi.json", "/v1/docs"})
 _CONSOLE: Final = ("/console/", "/console-body/")
+#: What the links of digests need.
+_LINKS: Final = frozenset(
+    {"/decide", "/console/static/console.css", "/console/static/console.js", "/console/static/icon.svg"}
+)
 
 
 class Gate:
@@ -86,8 +90,11 @@ class Gate:
         )
 
     def _is_console(self, path: str) -> bool:
-        """Whether people ask, who sign in instead of showing a key."""
-        return self._service.config.console.enabled and (path in {"/", "/console"} or path.startswith(_CONSOLE))
+        """Whether people ask, who sign in, or have a link, instead of showing a key."""
+        console = self._service.config.console
+        if console.links and path in _LINKS:
+            return True
+        return console.enabled and (path in {"/", "/console"} or path.startswith(_CONSOLE))
 
 
 class _Body:

@@ -25,8 +25,10 @@ from shared.postgres import database
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime, timedelta
+    from uuid import UUID
 
 _OCTETS: Final = 32
+_DECIDED: Final = "this link was used, or has expired; sign in to decide"
 LEAST_PASSWORD: Final = 12  # characters
 MOST_PASSWORD: Final = 200
 FIRST: Final = "admin"  # the person whom the first link makes
@@ -117,6 +119,30 @@ async def hash_of(connection: database.Connection, principal: str) -> str | None
     """The hash of a person's password, if that person may sign in."""
     rows = await database.fetch(connection, "web_password", principal=principal)
     return rows[0].argon2 if rows else None
+
+
+class Decision(NamedTuple):
+    """What a link of a digest is about, and who decides by it."""
+
+    principal: str
+    recipient: int
+    message: UUID
+
+
+async def decision_of(connection: database.Connection, token: str) -> tuple[Decision, datetime]:
+    """What this link is about, and until when it works."""
+    rows = await database.fetch(connection, "web_decision", digest=digest(token))
+    if not rows:
+        raise NotThere(_DECIDED)
+    return Decision(*rows[0][:3]), rows[0].expires
+
+
+async def use_decision(connection: database.Connection, token: str) -> Decision:
+    """Use a link of a digest: it works no more."""
+    rows = await database.fetch(connection, "web_decision_use", digest=digest(token))
+    if not rows:
+        raise NotThere(_DECIDED)
+    return Decision(*rows[0])
 
 
 async def count(connection: database.Connection, limits: Sequence[Limit]) -> float:

@@ -160,3 +160,37 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
       FROM unnest(digests, most) AS a(digest, most)
      WHERE f.digest = a.digest AND f.digest = ANY (ARRAY(SELECT l.digest FROM web_failures l WHERE l.digest = ANY (digests) ORDER BY l.digest FOR UPDATE))
 $$;
+
+-- Links of digests, by which a reviewer decides about one held recipient, once, without signing in. Operators make them, for
+-- whoever runs the digest reads them; they are deleted with their use, or after their time.
+CREATE TABLE decision_links (
+    digest       bytea PRIMARY KEY CHECK (octet_length(digest) = 32),  -- SHA-256 of the token
+    principal    text        NOT NULL REFERENCES principals (name) ON UPDATE CASCADE ON DELETE CASCADE,
+    queue__id    bigint      NOT NULL,
+    messages__id uuid        NOT NULL,
+    made         timestamptz NOT NULL DEFAULT now(),
+    expires      timestamptz NOT NULL,
+    CONSTRAINT decision_links_expires CHECK (expires > made)
+);
+CREATE INDEX decision_links_expire ON decision_links (expires);
+CREATE TRIGGER decision_links_operated BEFORE INSERT OR UPDATE ON decision_links
+    FOR EACH STATEMENT WHEN (coalesce(current_setting('pillarbox.acting', true), '') <> '') EXECUTE FUNCTION operators_only();
+
+-- Whose link this is, and about which recipient; no row for one that was used, or has expired, or whose person may not sign in.
+CREATE FUNCTION decision_link(asked bytea) RETURNS TABLE (principal text, recipient bigint, message uuid, expires timestamptz)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+    SELECT l.principal, l.queue__id, l.messages__id, l.expires FROM decision_links l JOIN principals p ON p.name = l.principal
+     WHERE l.digest = asked AND l.expires > now() AND p.kind = 'person' AND NOT p.disabled
+$$;
+
+-- Uses a link: it is gone. No row where decision_link gives none: of two that use it at once, one.
+CREATE FUNCTION decision_link_use(asked bytea) RETURNS TABLE (principal text, recipient bigint, message uuid)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    DELETE FROM decision_links l WHERE l.expires <= now();
+    RETURN QUERY
+    DELETE FROM decision_links l USING principals p
+     WHERE l.digest = asked AND p.name = l.principal AND p.kind = 'person' AND NOT p.disabled
+    RETURNING l.principal, l.queue__id, l.messages__id;
+END $$;

@@ -34,7 +34,8 @@ BEGIN
     GRANT EXECUTE ON FUNCTION act_as, principal_known, api_key_find, api_keys_used, idempotency_take, idempotency_known
         TO pillarbox_agent;
     GRANT EXECUTE ON FUNCTION web_password, web_link, web_link_use, web_session_begin, web_session, web_session_seen,
-        web_sessions_own, web_sessions_end, web_failure, web_failure_none TO pillarbox_agent;
+        web_sessions_own, web_sessions_end, web_failure, web_failure_none,
+        decision_link, decision_link_use TO pillarbox_agent;
     GRANT SELECT ON migrations TO pillarbox_agent;
     -- What a login is told about itself, and what triggers ask with its rights. acting_secret and principals are the owner's.
     GRANT EXECUTE ON FUNCTION acting_for, acted_for, acting_has, is_operator, may_review, review_checked, audit_takes_back

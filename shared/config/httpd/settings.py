@@ -145,6 +145,9 @@ class HttpdConsole(Section):
     """The console: pages in a browser, for people who sign in."""
 
     enabled: bool = setting(True, "Whether /console is served.", unit="truth")
+    links: bool = setting(
+        True, "Whether the links of digests work (/decide), also where /console is not served.", unit="truth"
+    )
     session: Interval = setting("12h", "How long a session lasts; then its person signs in again.", unit="duration")
     idle: Interval = setting("1h", "How long a session lasts without a request.", unit="duration")
     failures: _COUNT = setting(

@@ -6,6 +6,7 @@ Guarantees: a quarantine of held mail (metadata _quarantineid) needs no entry he
 See: docs/how-to/review-quarantined-mail.md; sql/README.md, `_quarantineid`
 """
 
+import re
 from contextlib import suppress
 from typing import Annotated, Final
 
@@ -24,6 +25,16 @@ def _mailbox(value: object) -> str:
     )
 
 
+_URL: Final = re.compile(r"https?://[!$-;=@-~]+")
+
+
+def _url(value: object) -> str:
+    if isinstance(value, str) and _URL.fullmatch(value):
+        return value
+    raise ValueError(f"{show(value)} is not the address of httpd; allowed: http or https, a host, a port, a path")
+
+
+Url = Annotated[str, Checked(_url, {"type": "string", "pattern": "^https?://"})]
 Mailbox = Annotated[str, Checked(_mailbox, {"type": "string"})]
 
 
@@ -38,6 +49,14 @@ class Notice(Section):
         absent="postmaster at servers[0].hostname",
     )
     every: Interval = setting("1d", "At most one digest per period, counted from midnight UTC.", unit="duration")
+    url: Url | None = setting(
+        None,
+        "Where reviewers reach httpd. Each address of `to` that is the name of a person who reviews gets a digest of "
+        "its own then, with a link to decide about each message.",
+        unit="URL",
+        absent="no links",
+    )
+    expires: Interval = setting("3d", "How long such a link works, once.", unit="duration")
 
 
 class Quarantine(Section):

@@ -48,6 +48,22 @@ DELETE FROM pillarbox.digest_rows r
    AND NOT EXISTS (SELECT FROM pillarbox.queue q
                     WHERE q.id = r.queue__id AND q.status = 'HOLD' AND q.metadata->>'_quarantineid' = r.quarantine)
 
+-- name: quarantine_digest_link
+-- Makes a link by which a person decides about a held recipient.
+INSERT INTO pillarbox.decision_links (digest, principal, queue__id, messages__id, expires)
+SELECT %(digest)s, %(principal)s, q.id, q.messages__id, now() + %(keep)s::interval
+  FROM pillarbox.queue q WHERE q.id = %(id)s::bigint AND q.status = 'HOLD'
+
+-- name: quarantine_digest_linking
+-- Whether we may make links for others to decide by.
+SELECT pillarbox.is_operator() AS operator
+
+-- name: quarantine_digest_people
+-- Those of these names that are people who may decide about held mail.
+SELECT p.name FROM pillarbox.principals p
+ WHERE p.name = ANY (%(names)s::text[]) AND p.kind = 'person' AND NOT p.disabled
+   AND (p.roles && '{operator,admin}' OR 'reviewer' = ANY (p.roles) AND (p.reviews IS NULL OR %(quarantine)s::text = ANY (p.reviews)))
+
 -- name: quarantine_digest_rows
 -- The latest of the recipients of this digest, with the beginning of their message.
 SELECT q.id, q.ts AS received, q.size,

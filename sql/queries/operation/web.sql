@@ -4,6 +4,14 @@
 -- Whether some person is an admin already.
 SELECT EXISTS (SELECT FROM pillarbox.principals p WHERE p.kind = 'person' AND NOT p.disabled AND 'admin' = ANY (p.roles)) AS any
 
+-- name: web_decision
+-- Whose link this is, and about which recipient.
+SELECT principal, recipient, message, expires FROM pillarbox.decision_link(%(digest)s)
+
+-- name: web_decision_use
+-- Uses a link.
+SELECT principal, recipient, message FROM pillarbox.decision_link_use(%(digest)s)
+
 -- name: web_failure
 -- Counts a sign-in; the seconds until it would be allowed, 0 where it was.
 SELECT pillarbox.web_failure(%(digests)s::bytea[], %(most)s::integer[], %(span)s::interval) AS wait
