@@ -53,6 +53,7 @@ pytest_plugins = [
     "tests.fixtures.peers.certificates",
     "tests.fixtures.corpus",
     "tests.fixtures.peers.dovecot",
+    "tests.fixtures.peers.oidc_provider",
     "tests.fixtures.database.accounts",
     "tests.fixtures.database.examined",
     "tests.fixtures.database.factory",

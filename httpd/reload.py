@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 #: The port is bound, privileges gone, connections to the database made: once, at the start.
 FIXED: Final = frozenset({"listen", "user", "group", "metrics"})
 #: Used by the next connection or request.
-LIVE: Final = frozenset({"environment", "tls", "proxy", "mail", "limits", "timeout", "rates", "console", "shutdown"})
+LIVE: Final = frozenset(
+    {"environment", "tls", "proxy", "mail", "limits", "timeout", "rates", "oidc", "console", "shutdown"}
+)
 _FIXED_ENVIRONMENT: Final = ("database", "var")
 
 

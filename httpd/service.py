@@ -41,13 +41,13 @@ class Service:
         self.bodies = 0  # octets of all bodies that are being read or answered
         self.live = Live(pool, self.files, self.examining)
         self.changes = Changes(config.environment.database.connections)
-        self.keys = Keys(pool, config.rates)
+        self.keys = Keys(pool, config.rates, config.oidc)
 
     def use(self, config: HttpdConfig) -> None:
         """Serve by this configuration from now on."""
         self.config = config
         self.files.rules = str(config.mail.smtpd)
-        self.keys.configure(config.rates)
+        self.keys.configure(config.rates, config.oidc)
 
     def address(self, request: Request) -> str:
         """The client's IP address."""

@@ -1,16 +1,18 @@
-"""keys — finds the principal of an API key
+"""keys — finds the principal of an API key, or of a person's token
 
-Owns: the comparison with a key's digest; the count of failures by address; the note of its last use.
+Owns: the comparison with a key's digest; the count of failures by address; the note of its last use; which principal a
+    token that is good stands for.
 Guarantees: a key is in no log, no error and no table, only its prefix is; digests are compared in constant time, and an
     unknown prefix costs the same. Who fails too often gets 429, but a key that was valid here before is always looked
     at: whoever shares an address cannot lock it out. A key that is revoked, or whose principal is disabled, is refused
-    5 seconds later at the latest.
-See: sql/schema/21_key.sql; RFC 6750 (bearer tokens).
+    5 seconds later at the latest; so is a token of a principal that is disabled.
+See: httpd/access/tokens.py for tokens; sql/schema/21_key.sql; RFC 6750 (bearer tokens).
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 import re
 from collections import OrderedDict
@@ -20,7 +22,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from httpd.access.caller import Caller
-from httpd.problems import Problem
+from httpd.access.tokens import ProviderAway, TokenRefused, Tokens, is_token
+from httpd.problems import Problem, unavailable
 from operate import keys
 from shared.observe import events
 from shared.postgres import database
@@ -29,6 +32,7 @@ from smtpd.envelope.client import User
 from smtpd.rates.counters import HitCounter, Limit
 
 if TYPE_CHECKING:
+    from shared.config.httpd.oidc import HttpdOidc
     from shared.config.httpd.settings import HttpdRates
 
 _BEARER: Final = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
@@ -42,33 +46,43 @@ _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="pillarbox"'}  # RFC 6750
 class Keys:
     """The keys that requests show."""
 
-    def __init__(self, pool: database.Pool, settings: HttpdRates) -> None:
+    def __init__(self, pool: database.Pool, settings: HttpdRates, oidc: HttpdOidc | None = None) -> None:
         self._pool = pool
         self._found: OrderedDict[bytes, tuple[Caller, float, datetime | None]] = OrderedDict()
         self._counter = HitCounter()
         self._used: set[str] = set()
-        self.configure(settings)
+        self._tokens: Tokens | None = None
+        self.configure(settings, oidc)
 
-    def configure(self, settings: HttpdRates) -> None:
-        """Count by these settings from now on."""
+    def configure(self, settings: HttpdRates, oidc: HttpdOidc | None = None) -> None:
+        """Count by these settings from now on, and take the tokens of this provider."""
         self._settings = settings
         self._window = settings.window.total_seconds()
+        if oidc != (self._tokens.settings if self._tokens else None):
+            self._found.clear()
+            self._tokens = None if oidc is None else Tokens(oidc)
 
     async def caller(self, authorization: str | None, address: str) -> Caller:
         """Who shows this header Authorization; Problem 401 or 429."""
         given = _BEARER.fullmatch(authorization or "")
         secret = keys.read(given[1]) if given else None
-        if secret is None:
-            why = "no API key was shown" if authorization is None else "this is not an API key"
+        token = given[1] if given and secret is None and self._tokens and is_token(given[1]) else None
+        if secret is None and token is None:
+            what = "API key or token" if self._tokens else "API key"
+            why = f"no {what} was shown" if authorization is None else f"this is not an {what}"
             raise self._refused(address, None, f"{why}; allowed: Authorization: Bearer pb_…")
-        mark = secret.digest
+        mark = secret.digest if secret else hashlib.sha256((token or "").encode()).digest()
         known = self._found.get(mark)
         if known is None:
             self._refuse_flood(address)
         if known is None or monotonic() > known[1] or _has_passed(known[2]):
-            known = await self._ask(secret.prefix, mark, address)
+            if secret:
+                known = await self._ask(secret.prefix, mark, address)
+            else:
+                known = await self._ask_provider(token or "", mark, address)
         caller = known[0]
-        self._used.add(caller.prefix)
+        if secret:
+            self._used.add(caller.prefix)
         self._limit(caller)
         return caller
 
@@ -100,17 +114,32 @@ class Keys:
             self._found.pop(mark, None)
             why = "is revoked" if row.revoked else "has expired" if _has_passed(row.expires) else "is disabled"
             raise self._refused(address, prefix, f"this API key {why}")
-        user = User(
-            name=row.principal,
-            senders=tuple(row.senders),
-            messages=row.messages,
-            recipients=row.recipients,
-            partition=row.partitionid,
-            transport=row.transportid,
-            hold=row.quarantineid,
-        )
-        caller = Caller(prefix, row.principal, frozenset(row.scopes), frozenset(row.roles), user, self._pool)
-        self._found[mark] = caller, monotonic() + _FRESH, row.expires
+        caller = Caller(prefix, row.principal, frozenset(row.scopes), frozenset(row.roles), _user(row), self._pool)
+        return self._remember(mark, caller, row.expires)
+
+    async def _ask_provider(self, token: str, mark: bytes, address: str) -> tuple[Caller, float, datetime | None]:
+        """The provider's word, and PostgreSQL's about the principal that it names."""
+        assert self._tokens is not None  # noqa: S101 - as `caller` says
+        try:
+            named = await self._tokens.named(token)
+        except TokenRefused as refused:
+            self._found.pop(mark, None)
+            raise self._refused(address, None, str(refused)) from None
+        except ProviderAway:
+            raise unavailable(f"the provider of tokens does not answer: {self._tokens.settings.issuer}") from None
+        async with self._pool.connection() as connection:
+            rows = await database.fetch(connection, "principal_find", principal=named.principal)
+        row = rows[0] if rows else None
+        if row is None or row.disabled or row.kind != "person":
+            self._found.pop(mark, None)
+            why = "is disabled" if row and row.disabled else "is not a principal of kind person"
+            raise self._refused(address, None, f"{named.principal!r}, whom the token names, {why}")
+        prefix = f"oidc:{named.principal}"
+        caller = Caller(prefix, row.principal, frozenset(keys.SCOPES), frozenset(row.roles), _user(row), self._pool)
+        return self._remember(mark, caller, named.expires)
+
+    def _remember(self, mark: bytes, caller: Caller, expires: datetime | None) -> tuple[Caller, float, datetime | None]:
+        self._found[mark] = caller, monotonic() + _FRESH, expires
         self._found.move_to_end(mark)
         if len(self._found) > _MOST:
             self._found.popitem(last=False)
@@ -138,6 +167,19 @@ class Keys:
     def _count(self, key: str, most: int, hits: int) -> float:
         """Seconds to wait; 0 where it is allowed."""
         return self._counter.hit([Limit(key, most, self._window)], hits, monotonic()) if most else 0.0
+
+
+def _user(row: database.Row) -> User:
+    """A principal as one that submits mail."""
+    return User(
+        name=row.principal,
+        senders=tuple(row.senders),
+        messages=row.messages,
+        recipients=row.recipients,
+        partition=row.partitionid,
+        transport=row.transportid,
+        hold=row.quarantineid,
+    )
 
 
 def _has_passed(at: datetime | None) -> bool:

@@ -14,7 +14,12 @@ from httpd.access.caller import Caller
 from httpd.problems import Problem
 from operate.keys import SCOPES
 
-_BEARER = HTTPBearer(scheme_name="API key", bearerFormat="pb_…", description="`pillarbox key add`", auto_error=False)
+_BEARER = HTTPBearer(
+    scheme_name="API key",
+    bearerFormat="pb_…",
+    description="Of `pillarbox key add`; or a person's token of the provider that `oidc` names",
+    auto_error=False,
+)
 
 
 def needs(*scopes: str) -> Any:

@@ -32,6 +32,10 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "load.shedding": (WARNING, "New clients get 421 from now on; `reason`, `sessions`, `lag` in seconds."),
     "load.restored": (INFO, "New clients are served again; `refused` got 421, in `seconds`."),
     "load.refused": (DEBUG, "A new client got 421 in place of a greeting; `reason`."),
+    "oidc.unreachable": (
+        WARNING,
+        "The provider of tokens did not give its keys: known keys are used for a day, and without any tokens get 503; `issuer`, `error`.",  # noqa: E501
+    ),
     "rates.apart": (
         INFO,
         (

@@ -109,6 +109,15 @@ CREATE FUNCTION principal_known(principal text) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp
 AS $$ SELECT EXISTS (SELECT FROM principals p WHERE p.name = principal) $$;
 
+-- What a principal is and may, for a server that knows by other means than a key who asks: by the token of a provider.
+CREATE FUNCTION principal_find(asked text) RETURNS TABLE (
+    principal text, kind text, roles text[], disabled boolean, senders text[], messages integer, recipients integer,
+    partitionid text, transportid text, quarantineid text
+) LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+    SELECT p.name, p.kind, p.roles, p.disabled, p.senders, p.messages, p.recipients, p.partitionid, p.transportid, p.quarantineid
+      FROM principals p WHERE p.name = asked
+$$;
+
 -- Whether this transaction acts for a principal that has one of these roles; NULL where it acts for its login.
 CREATE FUNCTION acting_has(asked text[]) RETURNS boolean
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$

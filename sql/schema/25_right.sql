@@ -31,7 +31,7 @@ BEGIN
     -- authenticated in the rows that it inserts, and queued sends in nobody's name. The rest are logins of people and of
     -- applications, each of which is somebody itself: with act_as it could be anybody, and send or decide in their name.
     -- httpd, which is one, finds the principal by the digest of a key, of which nobody makes a key.
-    GRANT EXECUTE ON FUNCTION act_as, principal_known, api_key_find, api_keys_used, idempotency_take, idempotency_known
+    GRANT EXECUTE ON FUNCTION act_as, principal_known, principal_find, api_key_find, api_keys_used, idempotency_take, idempotency_known
         TO pillarbox_agent;
     GRANT EXECUTE ON FUNCTION web_password, web_link, web_link_use, web_session_begin, web_session, web_session_seen,
         web_sessions_own, web_sessions_end, web_failure, web_failure_none,

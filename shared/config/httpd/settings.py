@@ -21,6 +21,7 @@ from shared.config.fields import (
     setting,
     whole,
 )
+from shared.config.httpd.oidc import HttpdOidc
 from shared.config.metrics import Listen
 from shared.config.smtpd.overload import Account
 
@@ -197,6 +198,12 @@ class HttpdConfig(Section):
     limits: HttpdLimits = section(HttpdLimits, "What one client may send.")
     timeout: HttpdTimeout = section(HttpdTimeout, "How long a client and a request may take.")
     rates: HttpdRates = section(HttpdRates, "How often a key and an address may ask.")
+    oidc: HttpdOidc | None = setting(
+        None,
+        "The provider whose tokens people may show instead of an API key.",
+        unit="section",
+        absent="API keys alone",
+    )
     console: HttpdConsole = section(HttpdConsole, "The console: pages in a browser, for people who sign in.")
     metrics: HttpdMetrics = section(HttpdMetrics, "Metrics and health pages over HTTP.")
     shutdown: HttpdShutdown = section(HttpdShutdown, "The stop.")

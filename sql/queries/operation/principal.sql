@@ -16,6 +16,10 @@ SELECT coalesce(bool_or(has_function_privilege(p.oid, 'EXECUTE')), false) AS all
 SELECT pillarbox.is_operator() AS operator, pillarbox.acting_has('{reviewer,operator,admin}') AS reviewer,
        pillarbox.acting_has('{sender}') AS sender
 
+-- name: principal_find
+-- What a principal is and may, without what belongs to passwords; no row when there is none.
+SELECT * FROM pillarbox.principal_find(%(principal)s)
+
 -- name: principal_known
 -- Whether there is a principal of this name.
 SELECT pillarbox.principal_known(%(principal)s) AS known

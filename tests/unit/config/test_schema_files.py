@@ -174,7 +174,7 @@ def test_only_absent_defaults_are_commented_out(file: str, model: type[BaseModel
             "socket",
             "tls",
         ),
-        *("trusted", "uri", "user"),
+        *("oidc", "trusted", "uri", "user"),
         *("ca", "certificate", "names", "privatekey"),
         *("address", "domain", "keepfeedback", "overall", "postmaster"),
         *("failed", "delayed", "delivered", "relayed"),
