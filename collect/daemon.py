@@ -125,13 +125,13 @@ async def _serve(
         collector.stop()
         await lifecycle.step("batch", collector.drained(), limit, on=lambda: "the batch in hand")
 
-    events.emit("daemon.started", role="collect", pid=os.getpid(), serves=what, metrics=address)
     parts = {
         "collector": collector.run(),
         "wakeup": wake.listen(conninfo, channel, collector.due, collector.missed),
         **more,
     }
-    await lifecycle.serve(parts, what, stop, reloaded)
+    started = {"role": "collect", "pid": os.getpid(), "serves": what, "metrics": address}
+    await lifecycle.serve(parts, what, stop, reloaded, started=started)
 
 
 async def _ask(conninfo: str, name: str, schema: str = "") -> str | None:

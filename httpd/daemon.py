@@ -81,16 +81,19 @@ class _Daemon:
             async with metrics.observing(config.metrics, service, server) as address:
                 where = door.address(self._listening)
                 scheme = "https" if config.tls else "http"
-                events.emit(
-                    "daemon.started", role="httpd", pid=os.getpid(), listening=f"{scheme}://{where}", metrics=address
-                )
+                started = {
+                    "role": "httpd",
+                    "pid": os.getpid(),
+                    "listening": f"{scheme}://{where}",
+                    "metrics": address,
+                }
                 parts = {
                     "requests": server.run(),
                     "keys": service.keys.run(),
                     "live": service.live.run(),
                     **receiver.parts(),
                 }
-                await lifecycle.serve(parts, f"listening {where}", self._stop, self._reload)
+                await lifecycle.serve(parts, f"listening {where}", self._stop, self._reload, started=started)
         finally:
             await pool.close()
 

@@ -121,20 +121,19 @@ class _Daemon:
         """Run every part until a signal comes."""
         worker, observed = self._worker, (self._pool, self._dispatcher, self._recorder)
         async with metrics.observing(self._config, worker.name, worker.where, *observed) as observing:
-            events.emit(
-                "daemon.started",
-                role="queued",
-                pid=os.getpid(),
-                worker=worker.name,
-                where=worker.where,
-                metrics=observing.address,
-            )
 
             async def reloaded() -> None:
                 self._reload(again, observing)
 
             ready = f"worker {worker.name} where {worker.where}"
-            await lifecycle.serve(self._parts(), ready, self._stop, reloaded)
+            started = {
+                "role": "queued",
+                "pid": os.getpid(),
+                "worker": worker.name,
+                "where": worker.where,
+                "metrics": observing.address,
+            }
+            await lifecycle.serve(self._parts(), ready, self._stop, reloaded, started=started)
 
     def _parts(self) -> dict[str, Coroutine[object, object, None]]:
         """The tasks that must run as long as the worker; one that ends, ends it."""

@@ -1,7 +1,8 @@
 """lifecycle — the start and stop of a daemon, and its reports about them
 
 Owns: exit statuses, signals, the steps of a stop, and status reports to the process that started us (sd_notify).
-Guarantees: the first SIGTERM or SIGINT asks for a stop; the second has its default effect and kills. A part that dies
+Guarantees: a daemon says that it has started only once it heeds signals, so that whoever waits for that may send one.
+    The first SIGTERM or SIGINT asks for a stop; the second has its default effect and kills. A part that dies
     stops the daemon, with an error in the log. Every step of a stop is bounded and logs what it waits for. SIGHUP
     reloads where the daemon can, one reload after the other. A watchdog gets heartbeats as long as our event loop
     turns.
@@ -72,11 +73,13 @@ async def serve(
     ready: str,
     stop: Callable[[], Awaitable[None]],
     reload: Callable[[], Awaitable[None]] | None = None,
+    *,
+    started: Mapping[str, object] | None = None,
 ) -> None:
     """Run the parts until a signal comes or one of them ends, then run `stop` and cancel what is left.
 
     `ready` is the one line that tells what is served. `reload` runs on SIGHUP and says itself how it went. PartDied is
-    raised after the stop when a part ended by itself.
+    raised after the stop when a part ended by itself. started: the fields of `daemon.started`, where it is to be said.
     """
     asked = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -94,6 +97,8 @@ async def serve(
         hangup = asyncio.Event()
         loop.add_signal_handler(signal.SIGHUP, hangup.set)
         beside["reload"] = _reload_at_each(hangup, reload, ready)
+    if started is not None:
+        events.emit("daemon.started", **started)
     running = {asyncio.create_task(coroutine, name=name) for name, coroutine in {**parts, **beside}.items()}
     waiting = asyncio.create_task(asked.wait(), name="signal")
     notify(f"READY=1\nSTATUS={ready}")
@@ -105,9 +110,9 @@ async def serve(
             died = f"{ended.get_name()}: {error!r}"
             events.emit("daemon.failed", part=ended.get_name(), error=repr(error))
         notify("STOPPING=1")
-        started = monotonic()
+        began = monotonic()
         await stop()
-        events.emit("daemon.stopped", seconds=monotonic() - started)
+        events.emit("daemon.stopped", seconds=monotonic() - began)
     finally:
         for each in (waiting, *running):
             each.cancel()

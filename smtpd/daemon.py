@@ -93,8 +93,8 @@ class Daemon:
             rates_socket.answering(counts, self._config.environment.var),
             observe.observing(self._config.metrics, observe.Alone(serving)) as metrics,
         ):
-            self._started(metrics)
-            await lifecycle.serve(serving.parts(), self._ready(), serving.stop, again)
+            started = self._started(metrics)
+            await lifecycle.serve(serving.parts(), self._ready(), serving.stop, again, started=started)
         await tracing.close()
 
     async def supervised(self, values: Values) -> None:
@@ -124,8 +124,8 @@ class Daemon:
                 rates_socket.answering(supervisor.rates, self._config.environment.var),
                 observe.observing(self._config.metrics, supervisor.reports) as metrics,
             ):
-                self._started(metrics)
-                await lifecycle.serve(supervisor.parts(), self._ready(), stop, again)
+                started = self._started(metrics)
+                await lifecycle.serve(supervisor.parts(), self._ready(), stop, again, started=started)
         except ListenFailed:
             await supervisor.stop(0)
             raise
@@ -153,16 +153,15 @@ class Daemon:
     def _ready(self) -> str:
         return f"listening {sockets.addresses(self._doors[0])}"
 
-    def _started(self, metrics: str | None) -> None:
-        events.emit(
-            "daemon.started",
-            role="smtpd",
-            pid=os.getpid(),
-            processes=len(self._doors),
-            listening=sockets.addresses(self._doors[0]),
-            synchronous_commit=self._config.spool.synchronous_commit,
-            metrics=metrics,
-        )
+    def _started(self, metrics: str | None) -> dict[str, object]:
+        return {
+            "role": "smtpd",
+            "pid": os.getpid(),
+            "processes": len(self._doors),
+            "listening": sockets.addresses(self._doors[0]),
+            "synchronous_commit": self._config.spool.synchronous_commit,
+            "metrics": metrics,
+        }
 
 
 def _refused(error: Exception) -> None:

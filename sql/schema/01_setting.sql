@@ -68,3 +68,13 @@ BEGIN
     END IF;
     RETURN span;
 END $$;
+
+-- True, or an error where this transaction acts for a principal that is no operator. STABLE, so that `WHERE operator_checked()` is
+-- asked once, before anything else of its statement is done.
+CREATE FUNCTION operator_checked() RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pillarbox, pg_temp AS $$
+BEGIN
+    IF NOT coalesce(acting_has('{operator,admin}'), true) THEN
+        RAISE EXCEPTION '% may not maintain the queue: only operators may', to_json(acting_for()) USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    RETURN true;
+END $$;

@@ -147,7 +147,7 @@ END $$;
 
 CREATE FUNCTION maintain_history_drop(keep interval, find interval) RETURNS integer
 LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
-AS $$ SELECT maintain_history_drop(now(), kept(keep), kept(find)) $$;
+AS $$ SELECT maintain_history_drop(now(), kept(keep), kept(find)) WHERE operator_checked() $$;
 
 -- Drops one day of history if it ended more than `keep` ago and holds exactly `expected` rows; says whether it did.
 -- Only writers of that day wait for the counting, so that no late row is lost between it and the drop. Gives up after
@@ -175,5 +175,5 @@ END $$;
 
 CREATE FUNCTION history_drop_if_counted(history text, day date, expected bigint, keep interval) RETURNS boolean
 LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
-    SELECT history_drop_if_counted(history, day, expected, now(), kept(keep))
+    SELECT history_drop_if_counted(history, day, expected, now(), kept(keep)) WHERE operator_checked()
 $$;

@@ -51,7 +51,7 @@ END $$;
 
 CREATE FUNCTION maintain_forget_keys(keep interval, batch integer) RETURNS integer
 LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
-AS $$ SELECT maintain_forget_keys(now(), kept(keep), batch) $$;
+AS $$ SELECT maintain_forget_keys(now(), kept(keep), batch) WHERE operator_checked() $$;
 
 -- When mail with this delivery time is due: a time that has passed, or none, means at once.
 CREATE FUNCTION due_at(asked timestamptz) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$

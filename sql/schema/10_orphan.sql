@@ -36,7 +36,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION orphans_release(bodies uuid[]) RETURNS SETOF uuid
-LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$ SELECT orphans_release(bodies, now()) $$;
+LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$ SELECT * FROM orphans_release(bodies, now()) WHERE operator_checked() $$;
 
 -- Holds those of these recipients that have no body and that no claim has, with the reason hold_missing_body gives to
 -- the claimed; returns their ids.
@@ -57,4 +57,4 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 $$;
 
 CREATE FUNCTION orphans_hold(ids bigint[]) RETURNS SETOF bigint
-LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$ SELECT orphans_hold(ids, now()) $$;
+LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$ SELECT * FROM orphans_hold(ids, now()) WHERE operator_checked() $$;

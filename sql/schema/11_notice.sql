@@ -166,4 +166,4 @@ END $$;
 
 CREATE FUNCTION maintain_forget_notices(keep interval, batch integer) RETURNS integer
 LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
-AS $$ SELECT maintain_forget_notices(now(), kept(keep), batch) $$;
+AS $$ SELECT maintain_forget_notices(now(), kept(keep), batch) WHERE operator_checked() $$;

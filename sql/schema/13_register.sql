@@ -51,6 +51,8 @@ CREATE TABLE volumes (
     beat interval    NOT NULL CHECK (beat > interval '0'),  -- how often it is reported
     PRIMARY KEY (host, path)
 ) WITH (fillfactor = 50);
+CREATE TRIGGER volumes_operated BEFORE INSERT OR UPDATE OR DELETE ON volumes
+    FOR EACH STATEMENT WHEN (coalesce(current_setting('pillarbox.acting', true), '') <> '') EXECUTE FUNCTION operators_only();
 
 -- As workers_seen: after five beats without a report the room is unknown.
 CREATE VIEW volumes_seen AS

@@ -68,7 +68,7 @@ END $$;
 CREATE FUNCTION maintain_sweep_since(grace interval, keep interval, batch integer, since timestamptz,
                                      OUT looked integer, OUT swept integer, OUT reached timestamptz)
 LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
-    SELECT * FROM maintain_sweep_since(now(), kept(grace), kept(keep), batch, since)
+    SELECT * FROM maintain_sweep_since(now(), kept(grace), kept(keep), batch, since) WHERE operator_checked()
 $$;
 
 -- The same from the oldest note on.
@@ -78,7 +78,7 @@ $$ SELECT swept FROM maintain_sweep_since(at, grace, keep, batch, '-infinity') $
 
 CREATE FUNCTION maintain_sweep(grace interval, keep interval, batch integer) RETURNS integer
 LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
-AS $$ SELECT maintain_sweep(now(), kept(grace), kept(keep), batch) $$;
+AS $$ SELECT maintain_sweep(now(), kept(grace), kept(keep), batch) WHERE operator_checked() $$;
 
 -- Finishes mail that an operator set to DELETE or BOUNCE and that is not being sent at this moment. A recipient that was
 -- held because it kept killing its worker finishes as lock_expired in both cases. The sender of bounced mail is notified,
@@ -118,7 +118,7 @@ END $$;
 
 CREATE FUNCTION maintain_finish(who text, batch integer) RETURNS TABLE (result text, recipients bigint)
 LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
-AS $$ SELECT * FROM maintain_finish(now(), who, batch) $$;
+AS $$ SELECT * FROM maintain_finish(now(), who, batch) WHERE operator_checked() $$;
 
 -- Holds recipients whose claims ended `poison` times in a row without a result, because they kill every worker that sends
 -- them, with the reason, for a person to look at. By the index of lost claims (queue_suspect): `poison` is at least 2,
@@ -154,7 +154,7 @@ END $$;
 
 CREATE FUNCTION maintain_hold_poison(poison integer, batch integer) RETURNS integer
 LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
-AS $$ SELECT maintain_hold_poison(now(), poison, batch) $$;
+AS $$ SELECT maintain_hold_poison(now(), poison, batch) WHERE operator_checked() $$;
 
 -- The leaves of queue_def behind the leaf `after`, by name, at most `most`. From pg_inherits, because pg_partition_tree
 -- locks every leaf.
