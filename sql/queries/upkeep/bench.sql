@@ -205,3 +205,26 @@ SELECT count(*) AS queued FROM pillarbox.queue
 -- name: bench_oldest_msgid
 -- A Message-ID of the oldest day of history.
 SELECT msgid FROM pillarbox.archive WHERE msgid IS NOT NULL ORDER BY finished LIMIT 1
+
+-- name: bench_web_delivered
+-- How many recipients that were accepted since then were delivered, and the 99th percentile of their milliseconds.
+SELECT count(*) AS recipients,
+       coalesce(percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM finished - ts) * 1000), 0) AS p99
+  FROM pillarbox.archive WHERE ts >= %(since)s::timestamptz AND result = 'success' AND recipientdomain = 'bench.example'
+
+-- name: bench_web_fill
+-- Queues recipients of one message each 50,000, of 1,000 domains, that wait until tomorrow: a tenth tried, a hundredth held.
+WITH body AS (
+    INSERT INTO pillarbox.messages (id, size, content) VALUES (gen_random_uuid(), 20, convert_to(E'Subject: waits\r\n\r\nx', 'UTF8')) RETURNING id
+)
+INSERT INTO pillarbox.queue (messages__id, status, senderlocalpart, senderdomain, recipientlocalpart, recipientdomain, size, metadata,
+                             retry_count, next_retry, last_retry, last_error)
+SELECT body.id, CASE WHEN n %% 100 = 0 THEN 'HOLD' ELSE 'DELIVER' END::pillarbox.queue_status, 'a', 'sender.example', 'r' || n,
+       'd' || n %% 1000 || '.example', 20, jsonb_build_object('_partid', (1 + n %% 6)::text),
+       CASE WHEN n %% 10 = 1 THEN 3 ELSE 0 END, now() + interval '1 day',
+       CASE WHEN n %% 10 = 1 THEN now() END, CASE WHEN n %% 10 = 1 THEN '450 4.7.1 Greylisted' END
+  FROM body, generate_series(%(begin)s::integer + 1, %(most)s::integer) AS n
+
+-- name: bench_web_send
+-- Queues a message that is due at once.
+SELECT pillarbox.enqueue('a@sender.example', ARRAY['r' || %(number)s::integer || '@bench.example'], convert_to(E'Subject: now\r\n\r\nx\r\n', 'UTF8')) AS message
