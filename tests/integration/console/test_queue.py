@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.fixtures.daemons.console import path_of, post, signed_in
+from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
+    import httpx
+
     from tests.fixtures.daemons.api import Api
     from tests.fixtures.database.factory import Factory
 
@@ -22,6 +25,15 @@ if TYPE_CHECKING:
 def listed(page: str) -> list[int]:
     """The recipients of a page of the list."""
     return [int(each) for each in re.findall(r'data-id="(\d+)"', page)]
+
+
+async def until_counted(client: httpx.AsyncClient, path: str, said: str) -> None:
+    """A count is given up that takes too long, as on a machine that is busy at that moment."""
+
+    async def counted() -> bool:
+        return said in (await client.get(path)).text
+
+    await eventually(counted, said)
 
 
 async def test_the_list_takes_conditions_points_at_mistakes_and_goes_on_where_a_page_ends(
@@ -32,7 +44,8 @@ async def test_the_list_takes_conditions_points_at_mistakes_and_goes_on_where_a_
     client = await signed_in(api, "vera", "viewer")
     assert listed((await client.get("/console/queue")).text) == ids[:50]
     first = (await client.get("/console/queue?condition=state%3DDEFER")).text
-    assert (listed(first), "Recipients: 51" in first) == (ids[:50], True)
+    assert listed(first) == ids[:50]
+    await until_counted(client, "/console/queue?condition=state%3DDEFER", "Recipients: 51<")
     assert "With these" not in first  # a viewer changes nothing
     more = re.search(r'href="([^"]+)" rel="next"', first)
     assert more
@@ -60,7 +73,7 @@ async def test_groups_are_by_any_column(api: Api, factory: Factory) -> None:
 async def test_a_count_ends_where_it_is_long_enough(api: Api, factory: Factory) -> None:
     factory.rows(10_051)
     client = await signed_in(api, "vera", "viewer")
-    assert "Recipients: more than 10,000" in (await client.get("/console/queue")).text
+    await until_counted(client, "/console/queue", "Recipients: more than 10,000<")
 
 
 async def test_a_recipient_has_its_envelope_header_tries_and_history_with_everything_escaped(
