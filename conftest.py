@@ -25,7 +25,7 @@ from shared import event_loop
 from tests.fixtures.daemons import preloaded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 # A shell script that runs the tests in the background makes them and their children ignore SIGINT (POSIX, Shell Command
 # Language, 2.11).
@@ -107,6 +107,16 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[]
         if name.startswith(_ON_THE_DAEMONS_LOOP):
             return {"uvloop": event_loop.new}
     return {"asyncio": asyncio.new_event_loop}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """Collect without the collector of garbage, which would look at all tests so far again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:

@@ -11,8 +11,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from argon2 import PasswordHasher
 
 from scripts import cli
+from smtpd.login import passwords
 from tests.fixtures.daemons.login import PASSWORD, authentication, log_in
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ def command(
     (tmp_path / "smtpd.yaml").write_text(json.dumps(config))
 
     def run(verb: str, *arguments: str, password: str = PASSWORD) -> tuple[int, str, str]:
+        if verb != "hash":  # which shows the cost
+            monkeypatch.setattr(passwords, "_HASHER", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
         monkeypatch.setattr("sys.stdin", io.StringIO(password + "\n"))
         where = () if verb == "hash" else ("--config", str(tmp_path))
         status = cli.main(["user", verb, *arguments, *where])

@@ -70,7 +70,7 @@ def reads(factory: Factory, call: str, tables: str, **values: Any) -> int:
 
 
 @pytest.mark.parametrize(
-    ("rows", "analyzed"), [(100_000, False), (100_000, True), pytest.param(2_000_000, True, marks=pytest.mark.slow)]
+    ("rows", "analyzed"), [(100_000, False), (100_000, True), pytest.param(500_000, True, marks=pytest.mark.slow)]
 )
 def test_the_sweep_reads_only_the_dead_letters_of_its_bodies(factory: Factory, rows: int, *, analyzed: bool) -> None:
     history(factory, rows)

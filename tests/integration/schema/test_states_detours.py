@@ -49,7 +49,7 @@ def test_a_function_that_deletes_and_inserts_is_refused(
     id_ = factory.row(status=previous, partid="2")
     # Into another leaf, where no unique constraint meets the old row.
     factory.sql(
-        """CREATE FUNCTION detour(moved bigint) RETURNS void LANGUAGE plpgsql AS $$
+        """CREATE FUNCTION pg_temp.detour(moved bigint) RETURNS void LANGUAGE plpgsql AS $$
            DECLARE old pillarbox.queue; was pillarbox.queue_status;
            BEGIN
                SELECT * INTO old FROM pillarbox.queue WHERE id = moved;
@@ -60,7 +60,7 @@ def test_a_function_that_deletes_and_inserts_is_refused(
         .replace("{table}", table)
     )
     with pytest.raises(psycopg.errors.CheckViolation, match="was to be deleted or bounced"):
-        factory.sql("SELECT detour(%(id)s)", id=id_)
+        factory.sql("SELECT pg_temp.detour(%(id)s)", id=id_)
     assert_untouched(factory, id_, previous)
 
 
