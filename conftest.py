@@ -25,7 +25,7 @@ from shared import event_loop
 from tests.fixtures.daemons import preloaded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
 # A shell script that runs the tests in the background makes them and their children ignore SIGINT (POSIX, Shell Command
 # Language, 2.11).
@@ -110,7 +110,7 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[]
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Iterator[object]:
+def pytest_collection() -> Generator[None, object, object]:
     """Collect without the collector of garbage, which would look at all tests so far again and again."""
     gc.disable()
     try:
