@@ -73,6 +73,35 @@ def test_outcomes_are_counted_by_transport_source_and_sender(given: dict[str, Da
     }
 
 
+def test_outcomes_are_counted_by_campaign_and_by_the_provider_of_the_host(spark: SparkSession) -> None:
+    from scripts.analytics.analyses.deliverability import deliverability  # noqa: PLC0415
+
+    given = rolled(
+        spark,
+        attempts(
+            {"jobid": "spring", "remote": "aspmx.l.Google.com[192.0.2.1]:25", "times": 2},
+            {"jobid": "spring", "remote": "alt1.google.com[2001:db8::1]:25", "outcome": "failed"},
+            {"remote": "mx.mail.example.co.uk[192.0.2.2]:25", "outcome": "deferred"},
+            {"remote": "mx.abc.de:25"},
+            {"remote": "localhost:2525"},
+            {"remote": "192.0.2.1:25"},
+            {"remote": "[2001:db8::1]:25"},
+            {"remote": None, "outcome": "deferred"},
+        ),
+    )
+    assert _by(deliverability(given["campaigns"], "jobid"), "jobid", *_OUTCOMES) == {
+        "(none)": (6, 4, 2, 0, 0),
+        "spring": (3, 2, 0, 1, 0),
+    }
+    assert _by(deliverability(given["providers"], "provider"), "provider", *_OUTCOMES) == {
+        "google.com": (3, 2, 0, 1, 0),
+        "(no host name)": (3, 2, 1, 0, 0),
+        "abc.de": (1, 1, 0, 0, 0),
+        "example.co.uk": (1, 0, 1, 0, 0),
+        "localhost": (1, 1, 0, 0, 0),
+    }
+
+
 def test_each_step_has_its_delivered_share_and_the_total_reached(given: dict[str, DataFrame]) -> None:
     from scripts.analytics.analyses.steps import steps  # noqa: PLC0415
 

@@ -10,6 +10,8 @@ from typing import Final
 
 UNUSABLE: Final = "(unusable)"  # not a domain: too long, empty, or with invalid characters
 NULL_SENDER: Final = "(null sender)"
+NO_CAMPAIGN: Final = "(none)"  # the application gave no jobid
+NO_HOST: Final = "(no host name)"  # no connection, or a host that is named by its address
 UNKNOWN: Final = "(unknown)"  # written by an older worker, which did not know the column
 
 #: Refusals after which an address is listed although none of them mentions the address.

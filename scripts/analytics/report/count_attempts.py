@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as f
 
-from scripts.analytics.analyses.marks import FEWEST, NULL_SENDER, UNKNOWN
-from scripts.analytics.report.texts import domain, text, wording
+from scripts.analytics.analyses.marks import FEWEST, NO_CAMPAIGN, NULL_SENDER, UNKNOWN
+from scripts.analytics.report.texts import domain, provider, text, wording
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: The columns that are read.
 COLUMNS: Final = (
     "ts", "retry_count", "partid", "transportid", "senderdomain", "recipientdomain", "outcome", "reply_code",
-    "reply_enhanced", "reply_text", "duration", "tls", "source",
+    "reply_enhanced", "reply_text", "duration", "tls", "source", "jobid", "remote",
 )  # fmt: skip
 #: Words of a deferral that ask for a lower rate, and those of greylisting, which does not depend on the rate.
 _SLOWER: Final = r"(?i)\brate\b|rate.?limit|too (many|much|fast)|throttl|deferred due to|exceeded|unusual (rate|volume)"
@@ -37,6 +37,8 @@ def tables(attempts: DataFrame) -> dict[str, DataFrame]:
         "tries": _tries(attempts),
         "destinations": _by(attempts, "recipientdomain", domain("recipientdomain"), "tls"),
         "senders": _by(attempts, "senderdomain", f.coalesce(domain("senderdomain"), f.lit(NULL_SENDER))),
+        "campaigns": _by(attempts, "jobid", f.coalesce("jobid", f.lit(NO_CAMPAIGN))),
+        "providers": _by(attempts, "remote", provider("remote")).withColumnRenamed("remote", "provider"),
         "by_hour": hours,
         "replies": _replies(attempts),
     }

@@ -58,6 +58,8 @@ def prepared(given: Mapping[str, DataFrame]) -> Iterator[dict[str, DataFrame]]:
             "senders": deliverability(given["senders"], "senderdomain"),
             "transports": deliverability(given["tries"], "transportid"),
             "sources": deliverability(given["tries"], "source"),
+            "campaigns": deliverability(given["campaigns"], "jobid"),
+            "providers": deliverability(given["providers"], "provider"),
             "queue_time": waiting(given["waits"]),
             "delivery_time": waiting(given["delivered"], "recipientdomain"),
             "transport_time": waiting(given["waits"], "transportid", "success"),

@@ -90,7 +90,7 @@ def _chart(key: str, report: Report) -> Markup:  # noqa: PLR0911 - one return fo
     match key:
         case "volume":
             return charts.lines(title, report.rows[key], report.rows.get("forecast", []))
-        case "destinations" | "senders" | "transports" | "sources":
+        case "destinations" | "senders" | "transports" | "sources" | "campaigns" | "providers":
             return charts.stacked(title, rows, first, _OUTCOMES, "attempts")
         case "steps":
             return charts.stacked(

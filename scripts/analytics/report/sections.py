@@ -113,6 +113,18 @@ SECTIONS: Final = (
         _fields(f"source=source address:text, {_OUTCOMES}, first_share=delivered of first tries:share"),
     ),
     Section(
+        "campaigns",
+        "Deliverability by campaign",
+        "Outcomes of attempts by the id that the application gave a mailing (jobid).",
+        _fields(f"jobid=campaign:text, {_OUTCOMES}, first_share=delivered of first tries:share"),
+    ),
+    Section(
+        "providers",
+        "Deliverability by provider",
+        "Outcomes of attempts by whose mail exchanger was tried.",
+        _fields(f"provider=provider:text, {_OUTCOMES}, first_share=delivered of first tries:share"),
+    ),
+    Section(
         "queue_time",
         "Time in the queue",
         "Time from receipt to the final result, whatever the result.",

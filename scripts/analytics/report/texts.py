@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as f
 
-from scripts.analytics.analyses.marks import UNUSABLE
+from scripts.analytics.analyses.marks import NO_HOST, UNUSABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 _LONGEST_DOMAIN: Final = 255
 _LONGEST: Final = 300  # of a wording
+#: A host's name in attempts.remote, such as mx1.example.com[192.0.2.1]:25; and its last labels, three below co.uk.
+_HOST: Final = r"^([^\[:]*[a-z][^\[:]*)"
+_LAST: Final = r"([^.]+\.(?:(?:ac|co|com|edu|go|gov|ne|net|or|org)\.[a-z]{2}|[^.]*[a-z][^.]*))\.?$"
 _ALIEN: Final = "[\\x00-\\x20\\x7f<>@,;\\\\\\x{FFFD}]"
 
 #: The parts that differ between replies of one wording, tried from left to right at each place, in one pass.
@@ -48,6 +51,13 @@ def unusable(name: str) -> Column:
 def domain(name: str) -> Column:
     """A domain in lower case; UNUSABLE if it is invalid; NULL stays."""
     return f.when(unusable(name), UNUSABLE).otherwise(f.lower(name))
+
+
+def provider(name: str) -> Column:
+    """Whose mail exchanger a host is: the last labels of its name; NO_HOST where it has no name."""
+    host = f.regexp_extract(f.lower(name), _HOST, 1)
+    found = f.regexp_extract(host, _LAST, 1)
+    return f.when(found != "", found).when(host != "", host).otherwise(f.lit(NO_HOST))
 
 
 def text(name: str) -> Column:
