@@ -145,21 +145,20 @@ class _Maker:
         """Whether a rate is used up: all it holds for then wait for the next hour, some by each call."""
         rate = self._settings.rate
         if rate.overall is not None and row.told_all >= rate.overall:
-            localpart, domain = None, None
+            whose: dict[str, str] = {}
         elif rate.persender is not None and row.told >= rate.persender:
-            localpart, domain = row.senderlocalpart, row.senderdomain
+            whose = {"localpart": row.senderlocalpart, "domain": row.senderdomain}
         else:
             return False
         [held] = await database.fetch(
             connection,
-            "notice_hold_back",
+            "notice_hold_back_sender" if whose else "notice_hold_back",
             due=row.next_hour + self._settings.gather,
-            localpart=localpart,
-            domain=domain,
             floor=row.floor,
             batch=_HELD,
+            **whose,
         )
-        sender = f"{localpart}@{domain}" if domain else None
+        sender = "{localpart}@{domain}".format(**whose) if whose else None
         events.emit("notice.held_back", sender=sender, notices=held.notices, until=row.next_hour.isoformat())
         return True
 

@@ -25,6 +25,7 @@ CREATE TABLE notices (
     refused            timestamptz                            -- since when it could not be queued, if so
 );
 CREATE INDEX notices_due ON notices (due, id);
+CREATE INDEX notices_sender ON notices (senderdomain, senderlocalpart, due, id);  -- those of one wait for the next hour together
 CREATE INDEX notices_messages__id ON notices (messages__id, kind);
 CREATE INDEX notices_refused ON notices (refused) WHERE refused IS NOT NULL;
 

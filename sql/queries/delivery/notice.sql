@@ -16,14 +16,26 @@ SELECT count(*) AS notices FROM dropped
 -- Whether this transaction is the one that sends notices now; held until it ends, behind a pooler too.
 SELECT pillarbox.lock_try('notices')
 
+-- name: notice_hold_back_sender
+-- Lets notices of a sender wait until `due`, `batch` at most, and says how many that are.
+WITH held AS (
+    UPDATE pillarbox.notices SET due = %(due)s
+     WHERE id = ANY (ARRAY(
+        SELECT id FROM pillarbox.notices
+         WHERE senderdomain = %(domain)s::text AND senderlocalpart = %(localpart)s::text
+           AND due >= coalesce(%(floor)s::timestamptz, '-infinity') AND due < %(due)s
+         ORDER BY due, id LIMIT %(batch)s FOR UPDATE))
+    RETURNING 1
+)
+SELECT count(*) AS notices FROM held
+
 -- name: notice_hold_back
--- Lets notices of a sender, or with no address those of everybody, wait until `due`, `batch` at most, and says how many that are.
+-- The same for notices of all senders.
 WITH held AS (
     UPDATE pillarbox.notices SET due = %(due)s
      WHERE id = ANY (ARRAY(
         SELECT id FROM pillarbox.notices
          WHERE due >= coalesce(%(floor)s::timestamptz, '-infinity') AND due < %(due)s
-           AND (%(domain)s::text IS NULL OR (senderlocalpart = %(localpart)s::text AND senderdomain = %(domain)s::text))
          ORDER BY due, id LIMIT %(batch)s FOR UPDATE))
     RETURNING 1
 )

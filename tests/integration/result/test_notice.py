@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, LiteralString
 
 import psycopg
 import pytest
@@ -264,10 +264,32 @@ async def test_notices_that_are_gone_are_not_scanned_again_while_a_snapshot_is_h
         assert await sender.send_due(connection) == 1
 
 
+async def test_holding_back_one_sender_reads_no_notices_of_others(factory: Factory, connection: db.Connection) -> None:
+    noted(factory)
+    factory.sql(
+        """INSERT INTO pillarbox.notices (due, kind, messages__id, queue__id, senderlocalpart, senderdomain,
+                                          recipientlocalpart, recipientdomain, arrived)
+           SELECT due - n * interval '1 s', kind, gen_random_uuid(), queue__id, 'other' || n % 100, senderdomain,
+                  recipientlocalpart, recipientdomain, arrived
+             FROM pillarbox.notices, generate_series(1, 20000) AS n"""
+    )
+    factory.sql("ANALYZE pillarbox.notices")
+    [own] = factory.sql("SELECT senderlocalpart, senderdomain FROM pillarbox.notices WHERE senderlocalpart !~ '^other'")
+    later = factory.one("SELECT now() + interval '1 hour'")
+    values = {"localpart": own.senderlocalpart, "domain": own.senderdomain, "due": later, "floor": None, "batch": 10000}
+    assert await read(connection, "notice_hold_back_sender", values) < 50
+    [held] = await db.fetch(connection, "notice_hold_back_sender", **values)
+    assert held.notices == 1
+
+
 async def blocks(connection: db.Connection, floor: datetime | None) -> int:
     """How many blocks a look for notices reads from this floor on."""
-    text = "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) " + query("notice_next")
-    values = {"now": None, "floor": floor, "gather": timedelta(), "batch": 100}
+    return await read(connection, "notice_next", {"now": None, "floor": floor, "gather": timedelta(), "batch": 100})
+
+
+async def read(connection: db.Connection, name: LiteralString, values: dict[str, Any]) -> int:
+    """How many blocks a query reads, without what it changes."""
+    text = "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) " + query(name)
     async with connection.transaction(force_rollback=True):
         [[[plan]]] = await (await connection.execute(text.encode(), values)).fetchall()
     return int(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"])

@@ -23,11 +23,13 @@ from queued.maintain import Maintainer
 from scripts.deadletters.watch import Watcher
 from shared.config.queued.bounces import Bounces
 from shared.config.queued.settings import Maintenance
+from shared.postgres import account_schema
 from shared.postgres import database as db
 from shared.postgres.embedded import embedded
 from shared.postgres.migrate import known, migrate
 from sql import __file__ as sql_file
 from tests.fixtures.daemons.submissions import recipient, running_spool, submission
+from tests.fixtures.database.accounts import Accounts
 from tests.fixtures.database.killable import Killable
 from tests.fixtures.database.postgres import LEAVES, choose, temporary_var
 from tests.fixtures.database.results import FAILED, claim, finished, running_recorder
@@ -150,6 +152,7 @@ async def test_a_full_notification_queue_does_not_block_mail_or_results(heard: H
         embedded.stop(var, mode="fast")
         server.start()
         migrate(server.uri, LEAVES)
+        account_schema.install(server.uri, "accounts")
         try:
             with full_of_notifications(server.uri), psycopg.connect(server.uri, autocommit=True) as owner:
                 with pytest.raises(psycopg.errors.ProgramLimitExceeded):
@@ -161,6 +164,14 @@ async def test_a_full_notification_queue_does_not_block_mail_or_results(heard: H
                     await spool.submit(submission(*[recipient("3", str(n)) for n in range(20)]))  # by COPY
                     await heard.wait("wakeup.unsent")
                 owner.execute("SELECT pillarbox.enqueue('a@b.example', ARRAY['c@d.example'], 'x')")
+                # Sign-ups, and accounts that are suspended no more, wake collectors unless there is no room for that.
+                accounts = Accounts(server.uri, "accounts")
+                accounts.add("ann")
+                known = accounts.add_active("known")
+                for status in ("suspended", "active"):
+                    accounts.sql("UPDATE accounts SET status = %s WHERE id = %s", status, known)
+                assert accounts.one("SELECT count(*) FROM tokens WHERE consumed_at IS NULL") == 1
+                accounts.connection.close()
                 claimed = await claim(server.uri, 100)
                 assert len(claimed) == 26  # all of them
                 async with asyncio.timeout(30), running_recorder(server.uri) as recorder:
