@@ -53,6 +53,8 @@ PEERS: Final = {
     "pgbouncer": Peer("pgbouncer", "usr/sbin/pgbouncer"),
     # Evaluates our sample alerts as Prometheus does.
     "promtool": Peer("prometheus", "usr/bin/promtool"),
+    # Answers the queries of our dashboard.
+    "prometheus": Peer("prometheus", "usr/bin/prometheus"),
     # Mail::DKIM's verifier supports RSA only.
     "dkimproxy-verify": Peer("libmail-dkim-perl", "usr/bin/dkimproxy-verify", arguments=("--help",)),
 }
