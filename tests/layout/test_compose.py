@@ -118,3 +118,15 @@ def test_the_report_is_made_by_the_cluster_from_the_lake_that_all_of_it_reads() 
     where = f"spark://{master[master.index('--host') + 1]}:{master[master.index('--port') + 1]}"
     assert where == report.master == OURS["spark-worker"]["command"][-1] == "spark://spark-master:7077"
     assert {"export", "spark-worker"} == set(OURS["report"]["depends_on"])
+
+
+def test_what_the_image_copies_is_sent_to_the_builder() -> None:
+    sent = {line[1:] for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line[:1] == "!"}
+    copied = [
+        name
+        for line in (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+        if line.startswith("COPY ") and "--from" not in line
+        for name in line.split()[1:-1]
+    ]
+    assert "smtpd" in copied
+    assert {name.split("/")[0] for name in copied} <= sent
