@@ -237,6 +237,8 @@ def test_invalid_html_hides_no_text_that_a_mail_program_shows(html: str) -> None
         ("<p>a</p><!-- --><!doctype html><style></style><![endif]>", ""),
         ("a<!-- b -->", ", comments"),
         ("<style>p::before{content:'PHISH'}</style>", ", styles"),
+        ("<iframe srcdoc='<p>PHISH</p>'></iframe>a", ", embedded documents"),
+        ("<object data='data:text/html,PHISH'>a</object>", ", embedded documents"),
         ("<!--[if mso]>PHISH<![endif]--><script>x</script>", ", text for Outlook alone, scripts"),
     ],
 )
