@@ -79,10 +79,52 @@ def fires_in_prometheus(found: Samples, folder: Path) -> None:
             }
         ],
     }
+    passes(promtool, tests, folder)
+
+
+def passes(promtool: str | Path, tests: dict[str, Any], folder: Path) -> None:
+    """Prometheus' own test of its rules."""
     written = folder / "alert-test.yml"
     written.write_text(json.dumps(tests))
     done = subprocess.run([promtool, "test", "rules", str(written)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+async def test_without_any_worker_another_alert_fires(system: System, books: Books, tmp_path: Path) -> None:
+    """Only workers export `unserved`: where none runs, and pg_cron goes on with maintenance, no process does."""
+    [alert] = [
+        each
+        for each in yaml.safe_load(RULES.read_text())["groups"][0]["rules"]
+        if each.get("alert") == "PillarboxNoWorker"
+    ]
+    [metric] = re.fullmatch(r"absent\((\w+)\)", alert["expr"]).groups()  # type: ignore[union-attr]
+    metrics = {"listen": "127.0.0.1:0"}
+    worker, smtpd = await system.worker(books.sink.port, metrics=metrics), await system.smtpd(metrics=metrics)
+
+    def exported(found: Samples) -> bool:
+        return any(metric in {each, each[0]} for each in found)
+
+    assert exported(await scraped(worker))
+    assert not exported(await scraped(smtpd)), "while smtpd runs the alert would not fire"
+    promtool = find_peer("promtool")
+    if promtool is None:
+        return
+    expected = [{"exp_labels": alert["labels"], "exp_annotations": alert["annotations"]}]
+    tests = {
+        "rule_files": [str(RULES)],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [{"series": metric, "values": "1x3 stale"}],  # the last worker goes after three minutes
+                "alert_rule_test": [
+                    {"eval_time": "3m", "alertname": alert["alert"], "exp_alerts": []},
+                    {"eval_time": "7m", "alertname": alert["alert"], "exp_alerts": expected},
+                ],
+            }
+        ],
+    }
+    passes(promtool, tests, tmp_path)
 
 
 async def test_the_alert_fires_for_mail_due_two_hours_in_an_unserved_partition(
