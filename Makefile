@@ -1,6 +1,7 @@
 # Pillarbox: the commands for development. Needs make, git and a Python; the rest is installed into .venv and .tools.
 .DEFAULT_GOAL := help
 .PHONY: help install demo up bench bench-accounts bench-analytics bench-core bench-smtpd bench-flow bench-http bench-poisoned bench-web bench-webhooks attack chaos chaos-apart chaos-mutants soak test test-all test-fast test-web test-operators test-postgres15 check format lock java package-test peers clean ready-demo ready-test
+.PHONY: help install demo up bench bench-accounts bench-analytics bench-core bench-smtpd bench-flow bench-http bench-poisoned bench-webhooks attack chaos chaos-apart chaos-mutants soak test test-all test-fast test-web test-operators test-postgres15 check format lock java package-test deb sbom docs peers clean ready-demo ready-test
 
 PY := .venv/bin/python
 PYTEST := JAVA_HOME="$(CURDIR)/.tools/java" $(PY) -m pytest
@@ -106,6 +107,9 @@ test-operators: ready-test  ## hold, release and delete 100,000 recipients while
 
 package-test: ready-test  ## build the wheel, install it into an empty environment of each Python, deliver mail with it
 	@$(PY) -m pytest -q tests/package $(ARGS)
+
+deb: ready-demo  ## build the Debian package into build/ (PYTHON=/usr/bin/python3.13; on the release that it is for)
+	@sh scripts/dev/deb.sh build
 
 test-postgres15: ready-test  ## run the tests that query PostgreSQL on Debian's PostgreSQL 15
 	@$(PY) -m scripts.dev.peers || true
