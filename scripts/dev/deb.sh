@@ -33,6 +33,7 @@ tree=$work/tree
 home=$tree/opt/pillarbox
 mkdir -p "$home" "$tree/DEBIAN"
 
+rm -rf build/lib build/bdist.*  # of an earlier build, whose modules may be gone by now
 "$python" -m venv "$home/.venv" || die "$python makes no venv; install its venv module (python3-venv)"
 "$home/.venv/bin/python" -m pip install --disable-pip-version-check -q -c constraints.txt '.[web]' >"$work/log" 2>&1 ||
   die "pip: $(tail -n 1 "$work/log")"
