@@ -78,6 +78,6 @@ Description: open mail-queue server on PostgreSQL
  Has its own Python packages in /opt/pillarbox, and sendmail(1) for cron and scripts.
 CONTROL
 
-dpkg-deb --root-owner-group -Zxz --build "$tree" "$out/$name.partial" >"$work/log" 2>&1 || die "$(tail -n 1 "$work/log")"
+dpkg-deb --root-owner-group -Zxz -z1 --build "$tree" "$out/$name.partial" >"$work/log" 2>&1 || die "$(tail -n 1 "$work/log")"
 mv "$out/$name.partial" "$out/$name"
 echo "$out/$name"
