@@ -126,7 +126,7 @@ class Live:
                 await database.fetch(connection, "now_patience", milliseconds=str(round(_PATIENCE * 1000)))
                 figures = await now.now(connection)
         except (*database.REFUSAL, *database.OUTAGE, PillarboxError) as error:
-            self._publish(replace(self._reading, trouble=f"PostgreSQL does not answer: {database.reason(error)}"))
+            self._publish(replace(self._reading, trouble=f"the figures cannot be read: {database.reason(error)}"))
         else:
             self._publish(replace(self._reading, figures=figures, trouble=""))
         self._read_at = monotonic()

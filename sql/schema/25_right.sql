@@ -104,6 +104,7 @@ BEGIN
     GRANT SELECT ON attempts, archive, dead_letters, notices, workers, workers_seen, transports, unserved, volumes_seen,
         reports, report_minutes TO pillarbox_maintainer;
     GRANT SELECT, INSERT, UPDATE, DELETE ON schedules, suppressions, suspends, volumes TO pillarbox_maintainer;
+    GRANT SELECT ON SEQUENCE queue_id_seq, attempts_id_seq TO pillarbox_maintainer;  -- figures look among the newest ids alone
     GRANT SELECT ON audit, audit_settings TO pillarbox_maintainer;
     GRANT EXECUTE ON FUNCTION audit_begin, audit_finish TO pillarbox_maintainer;
     GRANT EXECUTE ON FUNCTION dead_letters_requeue, suspend_fits, history_drop_if_counted(text, date, bigint, interval),
