@@ -1,7 +1,7 @@
 """cli — the command `pillarbox`
 
 Owns: the list of verbs, and turning an error that an operator can correct into one line and an exit status.
-Guarantees: no stack trace for bad input; Ctrl-C is status 130 without one.
+Guarantees: no stack trace for bad input, nor in a locale without UTF-8; Ctrl-C is status 130 without one.
 """
 
 from __future__ import annotations
@@ -80,7 +80,10 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"pillarbox {version()}")
         return 0
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)  # a line is there when it is printed, in a pipe too
+        sys.stdout.reconfigure(
+            line_buffering=True,  # a line is there when it is printed, in a pipe too
+            errors="backslashreplace",  # as on standard error: what a locale without UTF-8 lacks ends no command
+        )
     try:
         options = _parsed(given)  # imports the verb, which Ctrl-C may interrupt
         AS.set(getattr(options, "principal", None))

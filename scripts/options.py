@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from shared.mail.message import Address
 
+_LAST: Final = 2**63 - 1  # of a bigint
+
 #: The principal that `--as` names; None without the option.
 AS: Final[ContextVar[str | None]] = ContextVar("as", default=None)
 
@@ -44,6 +46,13 @@ def count(text: str) -> int:
     """A number of rows."""
     if not text.isascii() or not text.isdigit() or not 0 < int(text) <= 10**9:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 1000000000")
+    return int(text)
+
+
+def row_number(text: str) -> int:
+    """The number of a row, as PostgreSQL's bigint has it."""
+    if not text.isascii() or not text.isdigit() or len(text) > len(str(_LAST)) or not 0 < int(text) <= _LAST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not the number of a row; allowed: 1 to {_LAST}")
     return int(text)
 
 

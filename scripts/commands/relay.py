@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _PLAIN, _SUBMISSION, _IMPLICIT_TLS = 25, 587, 465
 _LAST: Final = 65535
-_HOST: Final = re.compile(r"(?P<name>[^:\[\]\s]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>\d+))?")
+_HOST: Final = re.compile(r"(?P<name>[^:@/\[\]\s]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>\d+))?")
 
 
 class Host(NamedTuple):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from operate.selection import in_words
 from operate.settings import suspend
 from scripts import one_connection
-from scripts.options import duration, finish
+from scripts.options import duration, finish, row_number
 from scripts.output import records, settings
 from scripts.output.reason import by
 from scripts.output.records import fields
@@ -72,7 +72,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
 
     verb = verbs.add_parser("remove", help="resume its delivery")
-    verb.add_argument("ids", type=int, nargs="*", metavar="ID", help="numbers that `list` shows")
+    verb.add_argument("ids", type=row_number, nargs="*", metavar="ID", help="numbers that `list` shows")
     verb.add_argument("--all", action="store_true", help="all of them")
     settings.add_options(verb)
     finish(verb, remove, acting=True)

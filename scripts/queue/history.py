@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from operate.queue import history
-from scripts.options import count, finish
+from scripts.options import count, finish, row_number
 from scripts.output import records
 from scripts.output.records import fields
 from scripts.output.table import Column, Table
@@ -50,7 +50,7 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     finish(verb, trace, acting=True)
 
     verb = under.add_parser("audit", help="commands that changed the queue, newest first")
-    verb.add_argument("id", type=int, nargs="?", metavar="AUDIT", help="only this one")
+    verb.add_argument("id", type=row_number, nargs="?", metavar="AUDIT", help="only this one")
     verb.add_argument("--limit", type=count, default=20, metavar="N", help="at most N (20)")
     finish(verb, audit, acting=True)
 

@@ -11,7 +11,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from operate.queue import verbs
-from scripts.options import address, duration, finish
+from scripts.options import address, duration, finish, row_number
 from scripts.queue.act import act, add_acting, add_consent
 from scripts.queue.query import run
 from scripts.queue.undo import undo
@@ -48,7 +48,7 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     _verb(under, "delete", "delete recipients without a notification", lambda _: verbs.delete())
 
     verb = under.add_parser("undo", help="undo an earlier command as far as possible")
-    verb.add_argument("id", type=int, metavar="AUDIT", help="the number of its audit row")
+    verb.add_argument("id", type=row_number, metavar="AUDIT", help="the number of its audit row")
     add_consent(verb)
     finish(verb, _undo, acting=True)
 

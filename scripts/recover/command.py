@@ -24,7 +24,7 @@ from scripts.output import consent, records
 from scripts.output.reason import by
 from scripts.output.table import Column, Table
 from scripts.queue.act import add_consent, tell, watched
-from shared.errors import PillarboxError, in_words
+from shared.errors import PillarboxError, cause
 from shared.how_many import how_many
 from shared.postgres import database
 
@@ -176,7 +176,7 @@ def _proofs(files: list[Path]) -> Proofs:
             with file.open(encoding="utf-8", errors="replace") as lines:
                 proven = read(lines)
         except OSError as error:
-            raise PillarboxError(f"recover settle: {in_words(error)}") from None
+            raise PillarboxError(f"recover settle: {file}: cannot be read: {cause(error)}; allowed: {FORMS}") from None
         if not proven:
             raise PillarboxError(f"recover settle: {file} has no line that proves a delivery; allowed: {FORMS}")
         found.add(proven)

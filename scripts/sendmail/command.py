@@ -23,6 +23,7 @@ from scripts.sendmail import spool
 from scripts.sendmail.arguments import Asked, NotUsable, parse
 from scripts.sendmail.message import Defaults, NotAMessage, Outgoing, compose, read
 from scripts.sendmail.submit import Accepted, Away, Refused, submit
+from shared.errors import cause
 
 if TYPE_CHECKING:
     import argparse
@@ -85,7 +86,11 @@ def send(asked: Asked, folder: Path, host: str, port: int) -> int:
     try:
         spool.keep(folder, message)
     except OSError as error:
-        return _fail(TEMPORARY, f"{host}:{port}: {outcome.why}; and the spool: {error}; nothing was kept")
+        return _fail(
+            TEMPORARY,
+            f"{host}:{port}: {outcome.why}; and the spool {folder}: {cause(error)}; nothing was kept; "
+            "--server says where smtpd listens",
+        )
     return OK
 
 
@@ -95,7 +100,7 @@ def flush(folder: Path, host: str, port: int) -> int:
     try:
         paths = [path for path in spool.waiting(folder) if path.name.startswith("message.")]
     except OSError as error:
-        return _fail(OS_ERROR, str(error))
+        return _fail(OS_ERROR, f"{folder}: {cause(error)}")
     for path in paths:
         try:
             with spool.taken(path) as kept:
@@ -112,7 +117,7 @@ def flush(folder: Path, host: str, port: int) -> int:
         except FileNotFoundError:
             continue  # sent by another process
         except OSError as error:
-            status = _fail(OS_ERROR, str(error))
+            status = _fail(OS_ERROR, f"{path}: {cause(error)}")
     return status
 
 
@@ -123,7 +128,7 @@ def show(folder: Path) -> int:
     except FileNotFoundError:
         paths = []
     except OSError as error:
-        return _fail(NO_RIGHT, str(error))
+        return _fail(NO_RIGHT, f"{folder}: {cause(error)}")
     for path in paths:
         with spool.taken(path) as kept:
             if kept is not None:
@@ -138,7 +143,7 @@ def bridge(host: str, port: int) -> int:
     try:
         peer = socket.create_connection((host, port), 10)
     except OSError as error:
-        print(f"421 4.3.2 {host}:{port}: {error}", end="\r\n")
+        print(f"421 4.3.2 {host}:{port}: {cause(error)}", end="\r\n")
         return TEMPORARY
     peer.settimeout(None)
     with peer, selectors.DefaultSelector() as ready:

@@ -14,6 +14,8 @@ import smtplib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from shared.errors import cause
+
 if TYPE_CHECKING:
     from scripts.sendmail.message import Outgoing
 
@@ -69,7 +71,7 @@ def submit(host: str, port: int, own: str, message: Outgoing) -> Outcome:
             code, reply = smtp.getreply()
             return Accepted(_text(reply)) if code == _OK else _judged(code, reply)
     except (OSError, smtplib.SMTPException) as error:
-        return Away(str(error) or type(error).__name__, all=True)
+        return Away(cause(error), all=True)
 
 
 def _envelope(smtp: smtplib.SMTP, message: Outgoing) -> Outcome | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-USAGE, FAILED, EX_USAGE, UNAVAILABLE, CONFIG = 2, 1, 64, 69, 78  # sysexits.h from 64 on
+USAGE, FAILED, EX_USAGE, UNAVAILABLE, EX_TEMPFAIL, CONFIG = 2, 1, 64, 69, 75, 78  # sysexits.h from 64 on
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,12 @@ def queued(name: str, text: str, said: str) -> Mistake:
     return Mistake(name, "queued --worker all", f"queued: {said}", CONFIG, files)
 
 
+def of_one_file(name: str, daemon: str, text: str, said: str) -> Mistake:
+    """A mistake in the file of httpd or of collect, besides the usual database."""
+    typed = {"collect": "pillarbox collect"}.get(daemon, daemon)
+    return Mistake(name, typed, f"{daemon}: {said}", CONFIG, {f"config/{daemon}.yaml": f"ENVIRONMENT\n{text}\n"})
+
+
 def yaml(name: str, text: str, said: str) -> Mistake:
     """A file that is not YAML."""
     return Mistake(name, "smtpd", f"smtpd: config/smtpd.yaml:{said}", CONFIG, {"config/smtpd.yaml": text})
@@ -54,6 +60,11 @@ def database(name: str, uri: str, said: str, status: int = UNAVAILABLE, typed: s
 
 
 _SPANS: Final = "whole numbers with d, h, m, s or ms in that order (90s, 1h30m), at most 36500d"
+_IN_FILES: Final = "whole numbers with d, h, m, s or ms in that order (1h30m), or whole seconds, at most 36500d"
+_PLACE: Final = "HOST:PORT such as 127.0.0.1:9464 or [::1]:9464"
+_RELAY: Final = "is not a host; allowed: NAME, NAME:PORT, [IPV6] or [IPV6]:PORT; see `pillarbox relay --help`"
+_ROWS: Final = "is not the number of a row; allowed: 1 to 9223372036854775807"
+_TOO_LONG: Final = "99999999999999999999"
 _GRANT: Final = "allowed: the owner of the schema, or a role with the rights of docs/how-to/grant-roles.md"
 _LISTENS: Final = "servers: [{listeners: [{port: 0}], tls: {certificate: CERTIFICATE, privatekey: KEY}}]"
 _ALL: Final = "workers: [{id: all, where: 'true'}]"
@@ -263,6 +274,156 @@ TYPED: Final = [
         CONFIG,
     ),
     Mistake(
+        "undo by a number that no row can have",
+        f"pillarbox queue undo {_TOO_LONG} --yes",
+        f"pillarbox queue undo: argument AUDIT: '{_TOO_LONG}' {_ROWS}; see `pillarbox queue undo --help`",
+        USAGE,
+    ),
+    Mistake(
+        "one audit row by a word",
+        "pillarbox queue audit last",
+        f"pillarbox queue audit: argument AUDIT: 'last' {_ROWS}; see `pillarbox queue audit --help`",
+        USAGE,
+    ),
+    Mistake(
+        "resume by a number that no row can have",
+        f"pillarbox suspend remove {_TOO_LONG}",
+        f"pillarbox suspend remove: argument ID: '{_TOO_LONG}' {_ROWS}; see `pillarbox suspend remove --help`",
+        USAGE,
+    ),
+    Mistake(
+        "resume what is not suspended",
+        "pillarbox suspend remove 99",
+        "pillarbox: suspend remove: no suspend 99; allowed: those of `suspend list`",
+        FAILED,
+    ),
+    Mistake(
+        "suspend with the option of another verb",
+        "pillarbox suspend add --all --reason x --yes",
+        "pillarbox suspend add: unrecognized arguments: --yes; …",
+        USAGE,
+    ),
+    Mistake(
+        "no rows",
+        "pillarbox queue list --limit 0",
+        "pillarbox queue list: argument --limit: '0' is not a number from 1 to 1000000000; see `pillarbox queue list --help`",
+        USAGE,
+    ),
+    Mistake(
+        "show by a number that no row can have",
+        f"pillarbox queue show {_TOO_LONG}",
+        f"pillarbox: queue show: '{_TOO_LONG}' is neither the number of a recipient nor a message id",
+        FAILED,
+    ),
+    Mistake(
+        "hold what is not queued",
+        "pillarbox queue hold 5 6 --yes",
+        "pillarbox: hold: 5, 6 not in the queue: see `pillarbox queue trace 5`",
+        FAILED,
+    ),
+    Mistake(
+        "show what is not held",
+        "pillarbox quarantine show 9999",
+        "pillarbox: quarantine show: there is no recipient 9999",
+        FAILED,
+    ),
+    Mistake(
+        "relay with its user before @",
+        "pillarbox relay apikey@smtp.example.com",
+        f"pillarbox relay: argument HOST[:PORT]: 'apikey@smtp.example.com' {_RELAY}",
+        USAGE,
+    ),
+    Mistake(
+        "relay as a URL",
+        "pillarbox relay smtp://smtp.example.com",
+        f"pillarbox relay: argument HOST[:PORT]: 'smtp://smtp.example.com' {_RELAY}",
+        USAGE,
+    ),
+    Mistake(
+        "relay with a port that is too large",
+        "pillarbox relay smtp.example.com:99999",
+        f"pillarbox relay: argument HOST[:PORT]: 'smtp.example.com:99999' {_RELAY}",
+        USAGE,
+    ),
+    Mistake(
+        "relay with the name of a port",
+        "pillarbox relay smtp.example.com:submission",
+        f"pillarbox relay: argument HOST[:PORT]: 'smtp.example.com:submission' {_RELAY}",
+        USAGE,
+    ),
+    Mistake(
+        "relay for an unknown transport",
+        "pillarbox relay smtp.example.com --transport slwo",
+        'pillarbox: --transport: "slwo" is not a transport of config/queued.yaml; allowed: default, slow',
+        EX_USAGE,
+    ),
+    Mistake(
+        "relay without a password",
+        "pillarbox relay smtp.example.com --user apikey",
+        "pillarbox: the password is empty; nothing was changed",
+        FAILED,
+    ),
+    Mistake(
+        "recover by a log that is not there",
+        "pillarbox recover settle nowhere.log --dry-run",
+        "pillarbox: recover settle: nowhere.log: cannot be read: No such file or directory; allowed: …",
+        FAILED,
+    ),
+    Mistake(
+        "end a recovery that was not begun",
+        "pillarbox recover release --dry-run",
+        "pillarbox: recover: there is no recovery under way",
+        FAILED,
+    ),
+    Mistake(
+        "key for a stranger",
+        "pillarbox key add ann",
+        'pillarbox: PRINCIPAL: there is no principal "ann"; `pillarbox principal list` shows them',
+        FAILED,
+    ),
+    Mistake(
+        "principal of an unknown kind",
+        "pillarbox principal add ann --kind robot",
+        "pillarbox principal add: argument --kind: 'robot' is unknown; allowed: person, application; see `pillarbox principal add --help`",
+        USAGE,
+    ),
+    Mistake(
+        "erase half an address",
+        "pillarbox erase joe --no-lake --dry-run",
+        "pillarbox: ADDRESS: 'joe': address has no domain; allowed: local-part@domain",
+        FAILED,
+    ),
+    Mistake(
+        "erase without a word about the lake",
+        "pillarbox erase joe@example.com",
+        "pillarbox erase: one of the arguments --lake --no-lake is required; see `pillarbox erase --help`",
+        USAGE,
+    ),
+    Mistake(
+        "completion of an unknown shell",
+        "pillarbox completion fish",
+        "pillarbox completion: argument SHELL: 'fish' is unknown; allowed: bash, zsh; see `pillarbox completion --help`",
+        USAGE,
+    ),
+    Mistake(
+        "init over a configuration",
+        "pillarbox init config --hostname mail.example.com --direct",
+        "pillarbox: …config is not an empty folder; allowed: a new or empty one",
+        FAILED,
+    ),
+    Mistake(
+        "init for half a host name",
+        "pillarbox init fresh --hostname mail --direct --domain example.com",
+        "pillarbox: --hostname: 'mail' is not a fully qualified host name; allowed: a name such as mail.example.com",
+        FAILED,
+    ),
+    Mistake(
+        "sendmail without smtpd and without its spool",
+        "pillarbox sendmail --server 127.0.0.1:1 --spool nowhere bob@example.com",
+        "sendmail: 127.0.0.1:1: Connection refused; and the spool nowhere: No such file or directory; nothing was kept; --server says where smtpd listens",
+        EX_TEMPFAIL,
+    ),
+    Mistake(
         "--config names a file",
         "pillarbox queue list --config config/smtpd.yaml",
         "pillarbox: config/smtpd.yaml: is a file; allowed: the folder that holds smtpd.yaml",
@@ -351,6 +512,84 @@ WRITTEN: Final = [
         "servers: [{listeners: [{port: TAKEN}]}]",
         "servers[0].listeners[0]: 127.0.0.1:TAKEN: cannot listen: Address already in use by pid …",
         UNAVAILABLE,
+    ),
+    of_one_file(
+        "HTTP on a port without a host",
+        "httpd",
+        "listen: 8025",
+        f"config/httpd.yaml:2: listen: 8025 is not a place to listen; allowed: {_PLACE}",
+    ),
+    of_one_file(
+        "HTTP on a port that is too large",
+        "httpd",
+        "listen: 127.0.0.1:80250",
+        f'config/httpd.yaml:2: listen: "127.0.0.1:80250" is not a place to listen; allowed: {_PLACE}',
+    ),
+    of_one_file(
+        "typo in a key of httpd",
+        "httpd",
+        "lisen: 127.0.0.1:0",
+        'config/httpd.yaml:2: lisen: unknown key (value "127.0.0.1:0"); allowed: …; did you mean listen?',
+    ),
+    of_one_file(
+        "interval in words",
+        "collect",
+        "poll: five",
+        f'config/collect.yaml:2: poll: "five" is not a duration; allowed: {_IN_FILES}',
+    ),
+    of_one_file(
+        "days in words",
+        "collect",
+        "keep: 30 days",
+        f'config/collect.yaml:2: keep: "30 days" is not a duration; allowed: {_IN_FILES}',
+    ),
+    of_one_file(
+        "form that is not known",
+        "collect",
+        "form: bond",
+        'config/collect.yaml:2: form: "bond" is not usable here; allowed: bound or mailroom',
+    ),
+    of_one_file(
+        "neither on nor off",
+        "collect",
+        "enabled: maybe",
+        'config/collect.yaml:2: enabled: "maybe" is neither true nor false; allowed: true or false',
+    ),
+    of_one_file(
+        "typo in a key of collect",
+        "collect",
+        "mail: {langauge: en}",
+        'config/collect.yaml:2: mail.langauge: unknown key (value "en"); allowed: …; did you mean language?',
+    ),
+    smtpd(
+        "no processes",
+        "processes: 0",
+        "config/smtpd.yaml:2: processes: 0 is not a usable number; allowed: a whole number from 1 to 64",
+    ),
+    smtpd(
+        "unit that is not ours",
+        "load: {lag: 1sec}",
+        f'config/smtpd.yaml:2: load.lag: "1sec" is not a duration; allowed: {_IN_FILES}',
+    ),
+    smtpd(
+        "percent for a fraction",
+        "load: {stress: 80%}",
+        'config/smtpd.yaml:2: load.stress: "80%" is not a fraction; allowed: a number from 0 to 1',
+    ),
+    queued(
+        "no intervals",
+        f"{_ALL}\ntransports: [{{id: default, retry: {{intervals: []}}}}]",
+        "config/queued.yaml:3: transports[0].retry.intervals: the list is empty; allowed: at least one entry, or to leave the key out",
+    ),
+    queued(
+        "intervals in one text",
+        f"{_ALL}\ntransports: [{{id: default, retry: {{intervals: 1m 15m}}}}]",
+        'config/queued.yaml:3: transports[0].retry.intervals: "1m 15m" is not a list; allowed: entries that begin with a hyphen, or [a, b]',
+    ),
+    queued(
+        "port in quotes",
+        f"{_ALL}\ntransports: [{{id: default, connection: {{port: '25'}}}}]",
+        'config/queued.yaml:3: transports[0].connection.port: "25" is not a usable number; allowed: a whole number from 1 to 65535',
     ),
     smtpd(
         "bad network",

@@ -31,7 +31,13 @@ if TYPE_CHECKING:
     from tests.fixtures.database.postgres import ServerUnderTest
 
 _PATIENCE: Final = 30.0  # seconds; a daemon that began to serve would run longer
-_PROGRAMS: Final = {"pillarbox": "scripts.cli", "smtpd": "smtpd", "queued": "queued"}
+_PROGRAMS: Final = {
+    "pillarbox": "scripts.cli",
+    "smtpd": "smtpd",
+    "queued": "queued",
+    "httpd": "httpd",
+    "collect": "collect",
+}
 _PASSWORD: Final = "only-for-tests"  # noqa: S105 - of roles that live as long as this module
 _USUAL: Final = {
     "config/smtpd.yaml": "ENVIRONMENT\nservers: [{listeners: [{port: 0}]}]\n",

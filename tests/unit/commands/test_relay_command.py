@@ -137,3 +137,10 @@ def test_hosts_are_named_in_the_file(folder: Path, capsys: pytest.CaptureFixture
     (folder / "queued.yaml").write_text("transports: [{id: default, connection: {hosts: [{server: a.example}]}}]\n")
     assert relay(folder, "b.example") == 1
     assert "transport default has hosts or a socket: name the host there" in capsys.readouterr().err
+
+
+def test_a_terminal_without_utf_8_is_answered_without_a_trace(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = folder.rename(folder.with_name("ж"))
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written := io.BytesIO(), encoding="latin-1"))
+    assert relay(place, "smtp.example.com") == 0
+    assert rb"/\u0436/queued.yaml: transport default sends to smtp.example.com port 25" in written.getvalue()
