@@ -1,7 +1,6 @@
 # Pillarbox: the commands for development. Needs make, git and a Python; the rest is installed into .venv and .tools.
 .DEFAULT_GOAL := help
 .PHONY: help install demo up bench bench-accounts bench-analytics bench-core bench-smtpd bench-flow bench-http bench-poisoned bench-web bench-webhooks attack chaos chaos-apart chaos-mutants soak test test-all test-fast test-web test-operators test-postgres15 check format lock java package-test deb peers clean ready-demo ready-test
-.PHONY: help install demo up bench bench-accounts bench-analytics bench-core bench-smtpd bench-flow bench-http bench-poisoned bench-webhooks attack chaos chaos-apart chaos-mutants soak test test-all test-fast test-web test-operators test-postgres15 check format lock java package-test deb peers clean ready-demo ready-test
 
 PY := .venv/bin/python
 PYTEST := JAVA_HOME="$(CURDIR)/.tools/java" $(PY) -m pytest
