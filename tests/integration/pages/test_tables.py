@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests.fixtures.database.spark import quick_commands
 from tests.fixtures.pages.readers import (
     PARTS,
     RECIPIENT,
@@ -54,6 +55,7 @@ def walk(database: str, tmp_path: Path) -> Iterator[Walk]:
     with Walk(tmp_path, database, Reader()) as made:
         transport("slow")(made)
         rspamd(made)
+        made.environment |= quick_commands(tmp_path / "spark")
         yield made
 
 
