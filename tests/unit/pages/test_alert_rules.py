@@ -24,6 +24,7 @@ ALWAYS: Final = "x60"  # minutes
 #: The series by which each alert fires within an hour; a value is written as promtool has it.
 FIRES: Final[dict[str, dict[str, str]]] = {
     "PillarboxWorkerGone": {'up{job="pillarbox", instance="a"}': "0"},
+    "PillarboxNoWorker": {'up{job="pillarbox", instance="a"}': "1"},
     "PillarboxMailWaits": {'pillarbox_queue_overdue_seconds{partition="1"}': "301"},
     "PillarboxMailUnserved": {'pillarbox_unserved_overdue_seconds{leaf="queue_def_def", partition="7"}': "301"},
     "PillarboxQueueUnknown": {'pillarbox_queue_known{instance="a"}': "0"},
