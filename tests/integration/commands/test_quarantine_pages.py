@@ -47,7 +47,7 @@ def commands() -> list[list[str]]:
 @pytest.fixture
 def declared(tmp_path: Path) -> list[Any]:
     """The quarantines that the page declares."""
-    [example] = _YAML.findall(PAGE.read_text(encoding="utf-8"))
+    example, *_ = _YAML.findall(PAGE.read_text(encoding="utf-8"))
     file = tmp_path / "example.yaml"
     file.write_text(textwrap.dedent(example), encoding="utf-8")
     found: Any = load_yaml(file, {}).values["quarantines"]
