@@ -1,9 +1,9 @@
-"""live — the figures of this moment, read by one task for everybody who looks at them
+"""live — the figures of this moment, read by one task for all viewers
 
 Owns: the task that reads them, and what it read last.
-Guarantees: nothing is read while nobody looks, and no more often than every INTERVAL however many do. Where PostgreSQL
-    does not answer, the last figures stay, and say so. Doctor's findings and the proofs of who serves what are renewed
-    every EXAMINED seconds, one examination at a time (httpd/routes/doctor.py shares its lock).
+Guarantees: nothing is read while no page is open, and no more often than every INTERVAL however many are. Where
+    PostgreSQL does not answer, the last figures stay, and say so. Doctor's findings and the proofs of who serves what are
+    renewed every EXAMINED seconds, one examination at a time (httpd/routes/doctor.py shares its lock).
 See: operate/now.py.
 """
 

@@ -80,11 +80,11 @@ class Pages:
         return HTMLResponse(text, status, HEADERS)
 
     def fragment(self, name: str, values: Mapping[str, Any]) -> str:
-        """A part of a page, the same for everybody."""
+        """A part of a page, the same for all visitors."""
         return self._environment.get_template(f"{name}.html").render(values)
 
     def static(self, name: str) -> Response | None:
-        """A file that pages load; it is the same for everybody."""
+        """A file that pages load; it is the same for all visitors."""
         if name not in self._static:
             return None
         headers = {**HEADERS, "Cache-Control": "public, max-age=300"}

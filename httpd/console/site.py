@@ -62,7 +62,7 @@ class Site:
         return self._pages.page(name, session, token, {**allowed, **values}, status=status)
 
     def fragment(self, name: str, /, **values: Any) -> str:
-        """A part of a page, the same for everybody."""
+        """A part of a page, the same for all visitors."""
         return self._pages.fragment(name, values)
 
     async def entrance(self, _: Request) -> Response:

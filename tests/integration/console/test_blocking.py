@@ -48,7 +48,7 @@ async def test_a_blocked_sender_is_refused_until_the_block_is_taken_back(system:
         path = f"/console/held/{held}/block"
         asked = (await client.get(path)).text
         assert address in asked
-        assert "everybody at" not in asked
+        assert "every sender at" not in asked
         assert refused(port, address) == ""
         without = await post(client, path, path, **{"reason": " ", "for": "1d"})
         assert (without.status_code, "needs a reason" in without.text) == (422, True)
