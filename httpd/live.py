@@ -2,7 +2,7 @@
 
 Owns: the task that reads them, and what it read last.
 Guarantees: nothing is read while no page is open, and no more often than every INTERVAL however many are. Where
-    PostgreSQL does not answer, the last figures stay, and say so. Doctor's findings and the proofs of who serves what are
+    PostgreSQL does not answer, the last figures stay, and say so. Doctor and the proofs of who serves what are
     renewed every EXAMINED seconds, one examination at a time (httpd/routes/doctor.py shares its lock).
 See: operate/now.py.
 """
