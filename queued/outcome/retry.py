@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-#: For how long at least mail is kept that stays only because our own login is refused: longer than anybody is away.
+#: For how long at least mail is kept that stays only because our own login is refused: longer than an operator is away.
 OWN_TROUBLE: Final = timedelta(days=14)
 
 

@@ -173,9 +173,17 @@ class Accounts:
         waits = [entry.arrivals[0] - since for entry in self._accepted_by(since) if entry.arrivals]
         return max(0.0, *waits, 0.0)
 
-    def arrived_since(self, at: float) -> set[Key]:
-        """The recipients whose mail arrived after this."""
-        return {key for key, entry in self.entries.items() if entry.arrivals and entry.arrivals[-1] >= at}
+    def outage(self, before: set[Key], after: set[Key], since: float) -> None:
+        """PostgreSQL was away for longer than leases last; these had been claimed before it, and are after it.
+
+        What was claimed before or arrived meanwhile may have come again already, and been recorded; what is claimed now
+        may come once more.
+        """
+        for key, entry in self.entries.items():
+            if key in before or key in after or (entry.arrivals and entry.arrivals[-1] >= since):
+                arrived, earlier = len(entry.arrivals), sum(at < since for at in entry.arrivals)
+                last = max(1, arrived) if key in after else arrived - 1
+                self.in_flight.update((key, nth) for nth in range(max(1, earlier), last + 1))
 
     def lost(self) -> list[Key]:
         """The missing recipients."""

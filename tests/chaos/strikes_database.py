@@ -129,14 +129,10 @@ async def network_deaf(arena: Arena) -> Struck:
 
 
 async def over(arena: Arena, began: float, claimed: set[Key]) -> Struck:
-    """The fault is over; mail in flight may arrive twice if it lasted so long that leases expired.
-
-    In flight is what was claimed before and after it, and what arrived during it: by the time of our question the next
-    worker may have claimed that again, and recorded it.
-    """
+    """The fault is over; mail in flight may arrive twice if it lasted so long that leases expired."""
     ended = monotonic()
     if ended - began > arena.cell.lease / 2:
-        arena.accounts.strike(claimed | await arena.claims() | arena.accounts.arrived_since(began), alive=True)
+        arena.accounts.outage(claimed, await arena.claims(), began)
     return Struck(ended)
 
 

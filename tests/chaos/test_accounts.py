@@ -109,6 +109,23 @@ def test_a_surviving_worker_may_duplicate_its_claimed_mail() -> None:
     assert (len(accounts.in_flight), accounts.unexplained()) == (1, [])
 
 
+def test_after_an_outage_longer_than_leases_mail_that_was_in_flight_may_have_come_again() -> None:
+    accounts = Accounts()
+    for name in ("finished", "held", "recorded"):
+        sent(accounts, name, "250 2.0.0 OK")
+    arrived(accounts, "recorded", 2.0)
+    arrived(accounts, "finished", 4.0)
+    arrived(accounts, "held", 4.0)
+    arrived(accounts, "finished", 14.0)  # claimed by another worker, sent, recorded before we asked
+    accounts.outage({key("finished"), key("held")}, {key("held")}, 5.0)
+    assert accounts.in_flight == {(key("finished"), 1), (key("held"), 1)}
+    arrived(accounts, "held", 15.0)
+    assert accounts.unexplained() == []
+    for name in ("finished", "recorded"):
+        arrived(accounts, name, 16.0)
+    assert accounts.unexplained() == [key("finished"), key("recorded")]
+
+
 def test_a_promised_notification_is_accounted_like_mail() -> None:
     accounts = Accounts()
     sent(accounts, "known", "250 2.0.0 OK")
