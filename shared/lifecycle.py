@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _EX_SOFTWARE = 70
+_AGAIN = 5.0  # seconds until a part that goes on although it was cancelled is cancelled again
 
 
 class PartDied(Exception):
@@ -114,8 +115,11 @@ async def serve(
         await stop()
         events.emit("daemon.stopped", seconds=monotonic() - began)
     finally:
-        for each in (waiting, *running):
-            each.cancel()
+        left: set[asyncio.Task[object]] = {waiting, *running}
+        while left:  # a part may take the cancelling of its statement for a refusal, and go on
+            for each in left:
+                each.cancel()
+            _, left = await asyncio.wait(left, timeout=_AGAIN)
         await asyncio.gather(waiting, *running, return_exceptions=True)
     if died:
         raise PartDied(died)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from shared.observe.queued_table import METRICS
@@ -29,6 +31,16 @@ ON: dict[str, Any] = {
     "metrics": {"listen": "127.0.0.1:0", "refresh": "100ms", "destinations": {"trees": TREES}},
 }
 DELIVERED, REFUSED = 20, 3
+
+
+def port_before_a_free_one() -> int:
+    """A port that is free, as the next one is."""
+    while True:
+        with socket.socket() as lower, socket.socket() as upper, suppress(OSError):
+            lower.bind(("127.0.0.1", 0))
+            port: int = lower.getsockname()[1]
+            upper.bind(("127.0.0.1", port + 1))
+            return port
 
 
 def domains(count: int) -> list[str]:
@@ -81,9 +93,7 @@ async def test_a_scrape_agrees_with_the_history(system: System, books: Books) ->
 
 
 async def test_workers_of_one_file_listen_side_by_side(system: System, books: Books) -> None:
-    first = await system.worker(books.sink.port, "first", **ON)
-    port = int(first.said("daemon.started")[0]["metrics"].rpartition(":")[2])
-    await first.stop()
+    port = port_before_a_free_one()
     workers = [{"id": name, "where": "true"} for name in ("other", "second")]
     second = await system.worker(books.sink.port, "second", workers=workers, metrics={"listen": f"127.0.0.1:{port}"})
     assert second.said("daemon.started")[0]["metrics"] == f"127.0.0.1:{port + 1}"
