@@ -1,4 +1,4 @@
-"""blocking — the pages by which reviewers block a sender, see who is blocked, and take it back
+"""blocking — the pages on which reviewers block senders, list them and unblock them
 
 Guarantees: GET changes nothing. The sender is that of a held message, as its row has it: no form names it.
 See: operate/quarantine/block.py.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _PAGE: Final = 100
 #: For how long, as the form offers it.
-_SPANS: Final = {"1d": "a day", "7d": "a week", "30d": "30 days", "": "until somebody ends it"}
+_SPANS: Final = {"1d": "a day", "7d": "a week", "30d": "30 days", "": "without an end"}
 
 
 class Blocking:
@@ -53,7 +53,7 @@ class Blocking:
         ]
 
     async def listed(self, request: Request) -> Response:
-        """Who is blocked, why and by whom."""
+        """The blocked senders, each with its reason and the reviewer who blocked it."""
         session = await self._site.signed_in(request, "review")
         query = query_of(request)
         async with self._site.visitors.acting(session) as connection:

@@ -1,7 +1,7 @@
 """digest — the page behind a link of a digest, by which a reviewer decides about one message without signing in
 
 Guarantees: GET changes nothing, so that a link which a mail scanner follows stays good. POST uses the link up and
-    decides, in the name of the person whose link it is: PostgreSQL judges as for anybody who is signed in. The link is
+    decides, in the name of the person whose link it is: PostgreSQL checks the rights of that person. The link is
     about one recipient of one message, works once and for a while, and is in no log: it is in the query, not the path.
 See: operate/quarantine/digest.py; docs/how-to/review-quarantined-mail.md.
 """

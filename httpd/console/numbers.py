@@ -17,5 +17,5 @@ _DIGITS: Final = 19
 def number(text: str) -> int:
     """A number that PostgreSQL has room for."""
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text) <= LARGEST):
-        raise Problem(HTTPStatus.NOT_FOUND, "there is no such number")
+        raise Problem(HTTPStatus.NOT_FOUND, f"the number is not valid; allowed: 0 to {LARGEST}")
     return int(text)
