@@ -10,8 +10,6 @@ Guarantees: each step prints its wall time, the processor time of Java, Python a
     is the time that PostgreSQL takes divided by that of export, Spark's start and report together; search_s is by
     Message-ID, with the start of the command. A change is of p99 over all rounds, the worse of export and report;
     positive where mail is slower.
-    A full run, 10 million attempts and two rounds, measures the live queue for 9 minutes; the rest, which depends on
-    the machine, should leave it under 15. It needs about 25 GB of disk: history in PostgreSQL, its replica, two lakes.
 See: docs/explanation/analytics.md, "Measured".
 """
 
@@ -60,16 +58,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--seconds",
         type=float,
-        default=20.0,
+        default=30.0,
         metavar="S",
-        help="length of each measurement of the live queue (default 20)",
+        help="length of each measurement of the live queue (default 30)",
     )
     parser.add_argument(
         "--rounds",
         type=terminal.count,
-        default=2,
+        default=3,
         metavar="N",
-        help="rounds; each measures the queue alone, then beside analytics (default 2)",
+        help="rounds; each measures the queue alone, then beside analytics (default 3)",
     )
     parser.add_argument(
         "--var", type=Path, default=Path("var/bench-analytics"), metavar="DIR", help="working directory, emptied first"
