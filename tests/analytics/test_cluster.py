@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager, suppress
@@ -24,6 +23,7 @@ import pytest
 
 from scripts.analytics import session
 from tests.fixtures.database.lake import DAYS
+from tests.fixtures.peers.free_port import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -147,9 +147,7 @@ def cluster(environment: dict[str, str]) -> Iterator[tuple[str, list[Process]]]:
 @contextmanager
 def connect_server(environment: dict[str, str]) -> Iterator[str]:
     """A server of Spark Connect: its URL."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     settings = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": str(port)}
     words = ["--master", "local[1]", "--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     words += [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]

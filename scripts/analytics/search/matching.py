@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 
 from operate.condition.ids import named
 from shared.config.condition.read import read
-from shared.config.condition.tree import All, ConditionError, Node, Not, Some, Term
+from shared.config.condition.tree import All, ConditionError, Node, Not, Some, Term, terms
 from shared.config.condition.values import Instant, Value
 from shared.mail.domain import comparable, spellings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 #: Fields of a condition, and the columns of the lake that have them; an address is two columns.
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
@@ -58,7 +58,7 @@ _NULL_SENDER: Final = "<>"
 def condition(words: Sequence[str]) -> Node:
     """The condition of these words, if the archive can answer it; ids and a Message-ID in <> stand for themselves."""
     node = read(named(words))
-    for term in _terms(node):
+    for term in terms(node):
         if term.name not in COLUMNS:
             text = " ".join(words)
             allowed = f"{term.name}: finished mail in the lake does not have it; allowed: {', '.join(COLUMNS)}"
@@ -68,7 +68,7 @@ def condition(words: Sequence[str]) -> Node:
 
 def columns(node: Node) -> list[str]:
     """The columns that a condition needs."""
-    return list(dict.fromkeys(name for term in _terms(node) for name in COLUMNS[term.name]))
+    return list(dict.fromkeys(name for term in terms(node) for name in COLUMNS[term.name]))
 
 
 def expression(node: Node, now: datetime) -> pc.Expression:
@@ -84,17 +84,6 @@ def expression(node: Node, now: datetime) -> pc.Expression:
             found = _joined([_comparison(term, value, now) for value in term.values], every=False)
             return _not(found) if term.negated else found
     raise AssertionError(node)
-
-
-def _terms(node: Node) -> Iterator[Term]:
-    match node:
-        case All(parts=parts) | Some(parts=parts):
-            for part in parts:
-                yield from _terms(part)
-        case Not(part=part):
-            yield from _terms(part)
-        case Term() as term:
-            yield term
 
 
 def _joined(parts: Sequence[pc.Expression], *, every: bool) -> pc.Expression:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from shared.config.condition.fields import ALIASES, METADATA
 from shared.config.condition.read import read
-from shared.config.condition.tree import All, ConditionError, Not, Some, Term
+from shared.config.condition.tree import All, ConditionError, Not, Some, Term, terms
 from shared.config.condition.values import Instant
 from shared.mail.domain import comparable, spellings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from shared.config.condition.tree import Node
     from shared.config.condition.values import Scalar, Value
@@ -60,7 +60,7 @@ def condition(text: str) -> Node | None:
     if not text.strip():
         return None
     node = read(text)
-    for term in _terms(node):
+    for term in terms(node):
         if _key(term) is None:
             allowed = f"{', '.join(KEYS)}, metadata.KEY"
             raise ConditionError(
@@ -81,17 +81,6 @@ def fits(node: Node, event: Mapping[str, Any], now: datetime) -> bool:
         case Term() as term:
             return any(_fits(term, value, event, now) for value in term.values) is not term.negated
     raise AssertionError(node)
-
-
-def _terms(node: Node) -> Iterator[Term]:
-    match node:
-        case All(parts=parts) | Some(parts=parts):
-            for part in parts:
-                yield from _terms(part)
-        case Not(part=part):
-            yield from _terms(part)
-        case Term() as term:
-            yield term
 
 
 def _key(term: Term) -> str | None:

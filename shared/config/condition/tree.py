@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from shared.config.condition.fields import Field
     from shared.config.condition.values import Value
 
@@ -76,3 +78,15 @@ class Some:
 
 
 type Node = Term | Not | All | Some
+
+
+def terms(node: Node) -> Iterator[Term]:
+    """Every term of a condition, in the order in which they are written."""
+    match node:
+        case All(parts=parts) | Some(parts=parts):
+            for part in parts:
+                yield from terms(part)
+        case Not(part=part):
+            yield from terms(part)
+        case Term() as term:
+            yield term

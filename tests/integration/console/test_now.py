@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from playwright.async_api import expect
 from tests.fixtures.daemons.api import Api
 from tests.fixtures.daemons.console import PASSWORD, set_password, signed_in
 from tests.fixtures.peers.chromium import browsing
+from tests.fixtures.peers.free_port import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -90,10 +90,7 @@ async def test_a_viewer_does_not_keep_httpd_from_stopping(api: Api) -> None:
 
 
 async def test_the_page_in_a_browser_goes_on_after_a_restart_of_httpd(system: System, factory: Factory) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    daemon = await system.httpd(listen=f"127.0.0.1:{port}")
+    daemon = await system.httpd(listen=f"127.0.0.1:{free_port()}")
     async with Api(system, daemon) as api, browsing() as page:
         await set_password(api, "vera", "viewer")
         await page.goto(api.url)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ import pytest
 
 from shared.mail.partition import partition_id
 from tests.fixtures.daemons.submit import DOMAINS
+from tests.fixtures.peers.free_port import free_port
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
@@ -50,13 +50,6 @@ class Counters:
             for match in MESG.finditer(rest):
                 self.taken = int(match[1])
             rest = rest[-100:]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @asynccontextmanager

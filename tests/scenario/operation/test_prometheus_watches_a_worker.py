@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from shared.observe.queued_table import METRICS
@@ -18,6 +16,7 @@ from shared.postgres.embedded import embedded
 from tests.fixtures.daemons.submit import numbered
 from tests.fixtures.daemons.system import System
 from tests.fixtures.database.postgres import LEAVES, temporary_var
+from tests.fixtures.peers.free_port import free_port
 from tests.fixtures.peers.scrape import got, scraped
 from tests.fixtures.waiting import eventually
 
@@ -31,16 +30,6 @@ ON: dict[str, Any] = {
     "metrics": {"listen": "127.0.0.1:0", "refresh": "100ms", "destinations": {"trees": TREES}},
 }
 DELIVERED, REFUSED = 20, 3
-
-
-def port_before_a_free_one() -> int:
-    """A port that is free, as the next one is."""
-    while True:
-        with socket.socket() as lower, socket.socket() as upper, suppress(OSError):
-            lower.bind(("127.0.0.1", 0))
-            port: int = lower.getsockname()[1]
-            upper.bind(("127.0.0.1", port + 1))
-            return port
 
 
 def domains(count: int) -> list[str]:
@@ -93,7 +82,7 @@ async def test_a_scrape_agrees_with_the_history(system: System, books: Books) ->
 
 
 async def test_workers_of_one_file_listen_side_by_side(system: System, books: Books) -> None:
-    port = port_before_a_free_one()
+    port = free_port(together=2)
     workers = [{"id": name, "where": "true"} for name in ("other", "second")]
     second = await system.worker(books.sink.port, "second", workers=workers, metrics={"listen": f"127.0.0.1:{port}"})
     assert second.said("daemon.started")[0]["metrics"] == f"127.0.0.1:{port + 1}"
