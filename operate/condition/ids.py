@@ -20,7 +20,12 @@ _PART: Final = re.compile(r"<[^<>\s]+>(?=,|\Z)|[^,]*")
 
 def is_recipient(word: str) -> bool:
     """Whether this is a recipient's number."""
-    return word.isascii() and word.isdigit() and len(word) <= _DIGITS
+    return _is_number(word) and len(word) <= _DIGITS
+
+
+def _is_number(word: str) -> bool:
+    """Whether this is a number, also one that is too large for an id: the condition then says so."""
+    return word.isascii() and word.isdigit()
 
 
 def is_message(word: str) -> bool:
@@ -47,7 +52,7 @@ def _parts(word: str) -> list[str]:
 def are_ids(words: Sequence[str]) -> bool:
     """Whether these words are ids and nothing else."""
     return bool(words) and all(
-        is_recipient(part) or is_message(part) or is_msgid(part) for word in words for part in _parts(word)
+        _is_number(part) or is_message(part) or is_msgid(part) for word in words for part in _parts(word)
     )
 
 
@@ -56,7 +61,7 @@ def named(words: Sequence[str]) -> list[str]:
     if not are_ids(words):
         return list(words)
     each = [part for word in words for part in _parts(word)]
-    recipients = [part for part in each if is_recipient(part)]
+    recipients = [part for part in each if _is_number(part)]
     messages = [part for part in each if is_message(part)]
     msgids = [_quoted(part) for part in each if is_msgid(part)]
     terms = [f"id={','.join(recipients)}"] if recipients else []
