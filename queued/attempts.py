@@ -19,9 +19,7 @@ from typing import TYPE_CHECKING
 
 from queued.deliver import without_transport
 from queued.outcome.ageing import aged
-from queued.outcome.settle import deferred
-from queued.outcome.verdict import DestinationVerdict, ours, stuck_after, verdict
-from queued.tracing import traced
+from queued.outcome.settle import DestinationVerdict, deferred, ours, stuck_after, verdict
 from queued.values import Lease
 from queued.waiting.deferral import Deferral
 from queued.waiting.watchdog import AttemptStep
@@ -31,7 +29,7 @@ from shared.observe import events, tracing
 from shared.postgres import database
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Mapping, Sequence
 
     from queued.admission.gates import Admission, Admitted, Delivery
     from queued.claiming.bodies import Bodies
@@ -124,7 +122,7 @@ class Attempts:
             ended = await self.admission.turn(admitted)
             if ended is None and not admitted.place.closed:
                 trying = self._try(admitted, body, lease)
-                ended = await (traced(delivery, trying) if tracing.on() else trying)
+                ended = await (_traced(delivery, trying) if tracing.on() else trying)
                 if isinstance(ended, list):
                     said = verdict(ended)
         except TimeoutError:
@@ -252,3 +250,20 @@ class Attempts:
                 self._recorder.add(old)
         if delivery:
             self._in_flight.park(delivery, until)
+
+
+async def _traced[T](delivery: Sequence[Claimed], attempt: Awaitable[T]) -> T:
+    """The result of the attempt, which is one span in the trace of its message, however many recipients it has."""
+    c = delivery[0]
+    attributes = {
+        "pillarbox.id": c.message_id,
+        "pillarbox.transport": c.transportid,
+        "pillarbox.try": c.retry_count,
+        "pillarbox.recipients": len(delivery),
+    }
+    with tracing.begin("queued.attempt", attributes, parent=c.metadata.get(tracing.KEY)) as span:
+        ended = await attempt
+        if isinstance(ended, list) and ended:
+            kinds = sorted({result.outcome.kind for result in ended})
+            span.set({"pillarbox.outcome": " ".join(kinds), "server.address": ended[0].remote})
+        return ended

@@ -19,6 +19,7 @@ from queued.destinations.hosts import Entrance, Hosts
 from queued.outcome.classify import of_our_login, wants_login
 from queued.outcome.remainder import cut_off, with_remainder
 from queued.outcome.settle import Settler, deferred
+from queued.pacing.match import Fields
 from queued.pacing.pace import Paces
 from queued.routing.find_hops import HopFinder, Ourselves
 from queued.routing.resolver import Resolver, ResolverClosedError
@@ -28,13 +29,12 @@ from queued.routing.warmup import Warmups
 from queued.smtp import conversation
 from queued.smtp.auth import logins
 from queued.smtp.client import SmtpConnection
-from queued.smtp.envelope import fields, transaction
 from queued.smtp.failover import talk
 from queued.smtp.lmtp import LmtpConnection
 from queued.smtp.own_secrets import OwnSecrets
 from queued.smtp.pool import ConnectionPool, ReuseLimits
 from queued.smtp.sessions import SourceChooser, SourceSettings
-from queued.smtp.transaction import Timeouts
+from queued.smtp.transaction import Timeouts, Transaction
 from queued.tls.context import Contexts
 from queued.tls.plan import TlsPlanner
 from queued.values import PoolClosedError, Spoken
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from queued.routing.route import Hop
     from queued.routing.site import Hops
     from queued.smtp.failover import Talk
-    from queued.smtp.transaction import Transaction, TransactionResult
+    from queued.smtp.transaction import TransactionResult
     from queued.tls.mta_sts_cache import MtaSts
     from queued.tls.plan import Plan
     from queued.values import Claimed, Lease, Result
@@ -140,7 +140,7 @@ class Transport:
         """
         started = monotonic()
         site: str | None = None
-        offered = transaction(claimed, body, prefix, sender)
+        offered = Transaction.of(claimed, body, prefix, sender)
         rank = (claimed[0].priority < 0) - (claimed[0].priority > 0), claimed[0].id
         entrance = Entrance(self.hosts, rank, len(claimed), claimed[0].size)
         talk_kept = conversation.begin(kept=self.settings.keepconversation)
@@ -149,7 +149,7 @@ class Transport:
                 found = await self._find(claimed)
                 site = found.site.name if found.site else None
                 now = claimed[0].now() if self.settings.sources else claimed[0].claimed_at
-                speaker = SourceChooser(self._voice, fields(claimed[0], site), now)
+                speaker = SourceChooser(self._voice, Fields.of(claimed[0], site), now)
                 self._led(claimed[0].recipient.domain, found.hops)
                 hops = await speaker.prepare(found.hops)
                 plan = await self._plan(claimed, hops, requiretls=offered.tls_only)

@@ -21,9 +21,10 @@ from queued.claiming.claim import from_row
 from queued.equipment import Equipment
 from queued.outcome.ageing import fate
 from queued.outcome.retry import decide, limit
+from queued.pacing.match import Fields
 from queued.routing.route import Unroutable, override
 from queued.routing.source import usable
-from queued.smtp.envelope import fields, transaction
+from queued.smtp.transaction import Transaction
 from queued.values import Body
 from queued.waiting.deferral import Deferral
 from shared.postgres import database, migrate
@@ -85,7 +86,7 @@ async def _hosts(found: DryRun, transport: Transport) -> DryRun:
         outcome = error.outcome
         return found._replace(refused=f"{outcome.kind}: {outcome.enhanced} {outcome.text}")
     hops = hops[: transport.settings.connection.addresses]
-    offered = transaction([found.claimed], Body(b"", smtputf8=False), b"")
+    offered = Transaction.of([found.claimed], Body(b"", smtputf8=False), b"")
     plan = await transport.tls.plan(found.claimed.recipient.domain, hops, requiretls=offered.tls_only)
     asked = [(hop, dry_run_report.tls(plan[hop])) for hop in hops if hop in plan]
     alike = dict.fromkeys(text for _, text in asked)
@@ -99,7 +100,7 @@ async def _hosts(found: DryRun, transport: Transport) -> DryRun:
 def _pacing(found: DryRun, transport: Transport, paces: Paces) -> DryRun:
     """The limit that applies now; a turn taken to find that out is given back unused."""
     c = found.claimed
-    asked = paces.ask(fields(c))
+    asked = paces.ask(Fields.of(c))
     if isinstance(asked, Deferral):
         schedule = transport.settings.retry
         became = fate(c.claimed_at, asked, received=c.received, schedule=schedule, null=c.sender is None)

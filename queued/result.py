@@ -28,12 +28,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from queued import commit_delay
 from queued.backlog import Backlog
 from queued.claiming.leaves import among
-from queued.result_columns import claims, holds, notices, results
+from queued.dsn.requested import notice
 from queued.values import fence
 from shared.failure_points import reach
 from shared.mail.results import DEAD
 from shared.observe import events, tracing
 from shared.postgres import database
+from shared.postgres.array_text import numbers, texts
 from shared.postgres.queries import filled_query
 from shared.postgres.timeline import Timeline
 
@@ -259,7 +260,7 @@ class Recorder:
                 kept = {(row.id, row.token) for row in rows if row.kept}
                 if lost := [r for r in new if not told[_key(r)]]:
                     self._doubtful.update(map(_key, new))  # recorded already, should the next statement fail
-                    await self._write(connection, "result_record_lost", results(lost) | claims(lost))
+                    await self._write(connection, "result_record_lost", _results(lost) | _claims(lost))
         events.emit("result.group", results=len(group), seconds=monotonic() - started)
         self._announce([r.claimed.id for r in group if r.result in DEAD and told[_key(r)] and _key(r) not in kept])
         for result in group:
@@ -294,7 +295,7 @@ class Recorder:
     async def _finish(
         self, connection: database.Connection, group: list[Result], partids: list[Partid] | None
     ) -> list[Any]:
-        values = results(group) | notices(group, self.tells)
+        values = _results(group) | _notices(group, self.tells)
         return await self._write(connection, "result_record_if_claimed", values, {"among": among(partids)})
 
     async def _finish_bare(
@@ -306,7 +307,7 @@ class Recorder:
     async def _hold(
         self, connection: database.Connection, group: list[Result], partids: list[Partid] | None
     ) -> list[Any]:
-        values = results(group) | claims(group) | holds(group) | {"partids": partids}
+        values = _results(group) | _claims(group) | _holds(group) | {"partids": partids}
         return await self._write(connection, "result_hold_if_claimed", values)
 
     async def _recorded_before(self, connection: database.Connection, group: list[Result]) -> dict[Fence, bool]:
@@ -397,3 +398,61 @@ def _tell(result: Result, *, ours: bool) -> None:
         delay=(c.now() - c.received).total_seconds(),
         next_retry=result.next_retry and result.next_retry.isoformat(timespec="seconds"),
     )
+
+
+def _results(group: list[Result]) -> dict[str, Any]:
+    """The group by column, as the query's unnest takes it: every column has one element for each result, in order."""
+    outcomes = [r.outcome for r in group]
+    return {
+        "id": numbers(r.claimed.id for r in group),
+        "messages__id": texts(r.claimed.message_id.hex for r in group),
+        "token": numbers(r.claimed.token for r in group),
+        "remote": texts(r.remote for r in group),
+        "outcome": texts(o.kind for o in outcomes),
+        "scope": texts(o.scope for o in outcomes),
+        "uncertain": texts("t" if o.uncertain else "f" for o in outcomes),
+        "reply_code": numbers(o.reply_code for o in outcomes),
+        "reply_enhanced": texts(o.enhanced for o in outcomes),
+        "reply_text": texts(o.text for o in outcomes),
+        "seconds": numbers(r.duration.total_seconds() for r in group),
+        "tls": texts(r.spoken.tls for r in group),
+        "source": texts(r.spoken.source for r in group),
+        "conversation": texts(r.spoken.conversation for r in group),
+        "result": texts(r.result for r in group),
+        "next_retry": texts(r.next_retry.isoformat() if r.next_retry else None for r in group),
+    }
+
+
+def _holds(group: list[Result]) -> dict[str, Any]:
+    """Why the recipients go on hold."""
+    return {
+        "reason": texts(r.held.reason if r.held else None for r in group),
+        "quarantine": texts(r.held.quarantine if r.held else None for r in group),
+    }
+
+
+def _claims(group: list[Result]) -> dict[str, Any]:
+    """The values of the queue row at the time of the claim."""
+    claimed = [r.claimed for r in group]
+    return {
+        "retry_count": numbers(c.retry_count for c in claimed),
+        "partid": texts(c.partid for c in claimed),
+        "transportid": texts(c.transportid for c in claimed),
+        "jobid": texts(c.jobid for c in claimed),
+        "senderdomain": texts(c.sender.domain if c.sender else None for c in claimed),
+        "recipientdomain": texts(c.recipient.domain for c in claimed),
+        "size": numbers(c.size for c in claimed),
+    }
+
+
+def _notices(group: list[Result], tells: Callable[[Claimed], bool]) -> dict[str, Any]:
+    """The notices to senders, for the results that need one; `tells`: whether the sender may be notified."""
+    asked = [(r, kind) for r in group if (kind := notice(r)) is not None and tells(r.claimed)]
+    late = {id(r) for r, kind in asked if kind == "delayed"}
+    return {
+        "notice_id": numbers(r.claimed.id for r, _ in asked),
+        "notice_token": numbers(r.claimed.token for r, _ in asked),
+        "notice": texts(kind for _, kind in asked),
+        "until": texts(r.late.isoformat() if r.late else None for r, _ in asked),
+        "late": texts("t" if id(r) in late else "f" for r in group),
+    }

@@ -27,11 +27,10 @@ from smtpd import replies
 from smtpd.envelope.client import Client
 from smtpd.envelope.parameters import MailParameters, RcptParameters
 from smtpd.envelope.transaction import Accepted, Transaction
-from smtpd.message.submission import no_room, not_ready
 from smtpd.message.trace_headers import own_msgid
 from smtpd.rates.limits import ALLOWED
 from smtpd.session import phases
-from smtpd.session.receive import receive
+from smtpd.session.receive import no_room, not_ready, receive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

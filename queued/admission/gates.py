@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 from queued.admission.unproven import Held
 from queued.destinations.destination import Busy
-from queued.outcome.verdict import DestinationVerdict
-from queued.smtp.envelope import fields
+from queued.outcome.settle import DestinationVerdict
+from queued.pacing.match import Fields
 from queued.waiting.deferral import Deferral
 from queued.waiting.watchdog import MOMENT
 
@@ -210,7 +210,7 @@ class Admission:
         """None once the policies allow it; else how long it takes behind those who wait for the same in memory."""
         if admitted.turn is None:
             self._step_out(admitted)
-            asked = self._paces.ask(fields(admitted.delivery[0]))
+            asked = self._paces.ask(Fields.of(admitted.delivery[0]))
             if isinstance(asked, Deferral):
                 admitted.line = asked.reason, *asked.of
                 ahead = self._lines.get(admitted.line, 0)

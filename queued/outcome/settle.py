@@ -1,28 +1,32 @@
-"""settle — makes the result of an outcome: rules first, then the retry schedule
+"""settle — makes the result of an outcome, rules first, then the retry schedule; and what results say of a destination
 
 Owns: which outcome finishes a recipient and with which result, when the others are tried again, and whether their
-    sender may be notified that they are late.
+    sender may be notified that they are late; whether the destination of an attempt was reached; when an attempt is
+    stuck.
 Guarantees: a Result for every outcome, without waiting. Rules decide only about mail that is not delivered; delivered
-    mail stays delivered.
+    mail stays delivered. Our own trouble is always a deferral.
 See: queued/outcome/retry.py, queued/outcome/react.py; sql/README.md, "Results".
 """
 
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Final
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from queued.outcome.classify import FAULT_STATUS, wants_login
 from queued.outcome.react import Reactions
 from queued.outcome.retry import decide, is_late, limit
 from queued.outcome.rules import said_by
 from queued.values import Result, Spoken
+from shared.mail.outcome import Outcome
 
 if TYPE_CHECKING:
-    from datetime import timedelta
+    from collections.abc import Sequence
 
     from queued.outcome.retry import RetrySchedule
     from queued.values import Claimed
-    from shared.mail.outcome import Outcome
+    from shared.config.queued.transport import Transport as TransportSettings
     from shared.mail.smtp_reply import Reply
 
 _UNKNOWN: Final = Spoken()
@@ -107,3 +111,50 @@ def deferred(
         spoken,
         late=limit(c.received, schedule, null=null, kept=kept) if late and due is not None else None,
     )
+
+
+class DestinationVerdict(NamedTuple):
+    """The meaning of an attempt for its destination.
+
+    reached: whether it was, None if unknown. why: the failure in words. barred: it failed for our login,
+    so that every other attempt would fail too, and each refused one may lock the account.
+    """
+
+    reached: bool | None = None
+    why: str = ""
+    barred: bool = False
+
+
+def verdict(results: Sequence[Result]) -> DestinationVerdict:
+    """The meaning of these results of one attempt."""
+    reached: bool | None = None
+    for result in results:
+        outcome = result.outcome
+        if outcome.kind == "deferred" and _bars(outcome):
+            return DestinationVerdict(reached=False, why=outcome.text, barred=True)
+        if outcome.kind == "deferred" and outcome.scope == "destination":
+            return DestinationVerdict(reached=False, why=outcome.text)
+        if outcome.scope in {"recipient", "message"} and result.remote is not None:
+            reached = True
+    return DestinationVerdict(reached)
+
+
+def _bars(outcome: Outcome) -> bool:
+    """Whether the host accepts nothing from us until our login is corrected."""
+    if outcome.phase == "auth":
+        return outcome.enhanced == FAULT_STATUS["login"]
+    return wants_login((outcome,)) is not None
+
+
+def stuck_after(settings: TransportSettings) -> tuple[float, float]:
+    """Seconds after which an attempt that has not moved is stuck, all its time limits together; and one that has."""
+    limits: dict[str, timedelta | None] = dict(settings.timeout)
+    whole = limits.pop("attempt")
+    together = sum(limit.total_seconds() for limit in limits.values() if limit is not None)
+    return together, together if whole is None else whole.total_seconds()
+
+
+def ours(delivery: Sequence[Claimed], text: str) -> list[Result]:
+    """A deferral that is our own fault: the operator has time to correct it, nothing is given up."""
+    outcome = Outcome("deferred", "us", None, "4.3.5", text)
+    return [Result.later(c, outcome, timedelta(minutes=5)) for c in delivery]

@@ -16,6 +16,8 @@ from shared.mail.domain import comparable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from queued.values import Claimed
+
 
 class Fields(NamedTuple):
     """The facts of mail that wants to leave."""
@@ -27,6 +29,19 @@ class Fields(NamedTuple):
     jobid: str | None = None
     site: str | None = None  # the group of mail exchangers, once it is known
     source: str | None = None  # our own address, once it is known
+
+    @staticmethod
+    def of(first: Claimed, site: str | None = None) -> Fields:
+        """Of a delivery, by its first recipient; `site` once the exchangers are known."""
+        tenant = first.metadata.get("tenant")
+        return Fields(
+            first.transportid,
+            first.recipient.domain,
+            first.sender.domain if first.sender else None,
+            None if tenant is None else str(tenant),
+            first.jobid,
+            site,
+        )
 
     def folded(self) -> Fields:
         """With domains in lower case, as they are compared and counted."""

@@ -1,11 +1,12 @@
 """find_hops — finds the hosts for one attempt, each time again
 
-Owns: the order of questions: decide the way, ask for MX, cut loops, ask for addresses, cut loops again, sort; and our
-    own names and addresses.
+Owns: the order of questions: decide the way, ask for MX, cut loops, ask for addresses, cut loops again, sort; our own
+    names and addresses; the hosts that could not be reached of late, which come after their equals.
 Guarantees: at least one Hop, best first, or Unroutable with the outcome. Hosts that queued.yaml names are passed on by
     name, so that /etc/hosts holds for them; hosts from DNS are passed on by address, the address that was checked. At
     most _MOST_HOSTS hosts of a domain are considered, and _MOST_HOPS of their addresses.
-See: RFC 5321 section 5.1; Postfix smtp_addr.c and inet_interfaces.
+See: RFC 5321 section 5.1; Postfix smtp_addr.c and inet_interfaces; queued/destinations/hosts.py, which leaves dead
+    hosts alone.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from random import Random
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from queued.routing.dead_hosts import DeadHosts
 from queued.routing.dns_answer import Answer
 from queued.routing.route import (
     PORT,
@@ -49,6 +49,7 @@ from queued.routing.site import Hops
 _MOST_HOSTS: Final = 30  # by preference; the largest honest lists have about ten
 _MOST_HOPS, _MOST_OF_A_HOST = 60, 10  # addresses of a domain's hosts, and of one of them
 _AT_ONCE: Final = 5  # of them are asked about at the same time: a domain must not take the places of many others
+_MOST_DEAD: Final = 10_000  # hosts that are remembered as dead
 
 
 class Ourselves:
@@ -74,6 +75,37 @@ class Ourselves:
         This host's own count at port 25 only, as in Postfix: at another port another server may listen.
         """
         return any(embedded(a) in self._addresses or (host.port == PORT and _is_local(a)) for a in host.addresses)
+
+
+class DeadHosts:
+    """Hosts and ports where connecting, the greeting or EHLO failed, each for so many seconds.
+
+    Pure; bounded: of too many the oldest is forgotten. It never removes a host or moves it behind one that is less
+    preferred, so that a wrong memory affects only the order among equals.
+    """
+
+    def __init__(self, seconds: float, most: int = _MOST_DEAD) -> None:
+        """`seconds`: how long a host stays dead after it failed; 0 remembers nothing."""
+        self._seconds = seconds
+        self._most = most
+        self._until: dict[tuple[str, int], float] = {}
+
+    def failed(self, hop: Hop, now: float) -> None:
+        """It could not be talked to; `now` in monotonic seconds."""
+        key = hop.host, hop.port
+        self._until.pop(key, None)
+        self._until[key] = now + self._seconds
+        if len(self._until) > self._most:
+            del self._until[next(iter(self._until))]
+
+    def answered(self, hop: Hop) -> None:
+        """It talks again."""
+        if self._until:
+            self._until.pop((hop.host, hop.port), None)
+
+    def is_dead(self, host: str, port: int, now: float) -> bool:
+        """Whether it failed so short a time ago."""
+        return bool(self._until) and self._until.get((host, port), now) > now
 
 
 class HopFinder:

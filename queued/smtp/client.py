@@ -26,7 +26,6 @@ from queued.smtp.transaction import ConversationError, Fault, TransactionResult
 from queued.tls.context import Contexts
 from queued.tls.demanded import CLEAR
 from shared.failure_points import reach
-from shared.how_many import how_many
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -229,7 +228,7 @@ class SmtpConnection:
 
     async def _write_content(self, transaction: Transaction, *, replies: int) -> None:
         """The content, with the dot that ends it, to which the peer owes so many replies."""
-        conversation.noted(f"content, {how_many(len(transaction.prefix) + len(transaction.content), 'octet')}")
+        conversation.content(len(transaction.prefix) + len(transaction.content))
         pieces = wire_pieces(transaction.content, transaction.prefix)
         piece = next(pieces)
         for following in pieces:

@@ -80,3 +80,9 @@ def noted(text: str) -> None:
     """What happened otherwise: a host that was connected to, a login, content, a fault."""
     if (current := _CURRENT.get()) is not None:
         current.add("*", text)
+
+
+def content(octets: int) -> None:
+    """Content of this size was begun, which is not kept itself."""
+    if (current := _CURRENT.get()) is not None:
+        current.add("*", f"content, {how_many(octets, 'octet')}")

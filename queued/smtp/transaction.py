@@ -1,8 +1,11 @@
 """transaction — the input and output values of one SMTP conversation
 
-Owns: Transaction, TransactionResult, Fault, Timeouts, and the error that carries a Fault.
-Guarantees: pure, frozen values.
-See: RFC 5321 §3.3 (transaction) and §4.5.3.2 (timeouts); Postfix smtp(8) for the time limits.
+Owns: Transaction and how it is made of recipients in flight, TransactionResult, Fault, Timeouts, and the error that
+    carries a Fault.
+Guarantees: pure, frozen values. Those of the message as a whole are read from the first of its rows, because all rows
+    agree.
+See: RFC 5321 §3.3 (transaction) and §4.5.3.2 (timeouts); Postfix smtp(8) for the time limits; RFC 3461
+    section 5.2.1 (notifications are the next hop's to make, where it can); RFC 8689 (REQUIRETLS); RFC 6710 (priority).
 """
 
 from __future__ import annotations
@@ -10,7 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from queued.dsn import requested
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from queued.values import Body, Claimed
     from queued.waiting.watchdog import Phase
     from shared.mail.message import RecipientDsn
     from shared.mail.smtp_reply import Reply
@@ -94,6 +102,33 @@ class Transaction(NamedTuple):
     dsn: tuple[RecipientDsn | None, ...] = ()
     priority: int = 0
     requiretls: bool = False
+
+    @staticmethod
+    def of(claimed: Sequence[Claimed], body: Body, prefix: bytes, sender: str | None = None) -> Transaction:
+        """The transaction for these recipients of one message.
+
+        prefix: header fields that go before its content. sender: for MAIL FROM, where it is not the message's own.
+        """
+        first = claimed[0]
+        recipients = tuple(map(str, (c.recipient for c in claimed)))
+        by = str(first.sender or "") if sender is None else sender
+        if not first.metadata:
+            return Transaction(by, recipients, body.content, body.smtputf8, prefix=prefix, priority=first.priority)
+        message = requested.of_message(first.metadata)
+        wishes = tuple(requested.of_recipient(c.metadata) for c in claimed)
+        return Transaction(
+            sender=by,
+            recipients=recipients,
+            content=body.content,
+            smtputf8=body.smtputf8,
+            body8bit=first.metadata.get("_body") == "8BITMIME",
+            prefix=prefix,
+            ret=message.ret,
+            envid=message.envid,
+            dsn=wishes if any(wishes) else (),
+            priority=first.priority,
+            requiretls=requested.requiretls(first.metadata),
+        )
 
     @property
     def tls_only(self) -> bool:

@@ -1,6 +1,7 @@
 """events — one line of log for each event, and the watchers of events
 
-Owns: the log format of both daemons; the watchers of each event (metrics, health).
+Owns: the log format of the daemons; the watchers of each event (metrics, health); when an outage of PostgreSQL begins
+    and ends.
 Guarantees: a name not in the table cannot be emitted. One event is one line, with any values. An event that
     is neither watched nor logged costs two look-ups. An outage of PostgreSQL is one line, and its end another.
 See: shared/observe/events_table.py for the names.
@@ -13,11 +14,10 @@ import re
 import sys
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from shared.errors import in_words
 from shared.observe.events_table import EVENTS
-from shared.observe.outage import Outage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,8 +26,45 @@ _PLAIN = re.compile(r"[^\s\"=\x00-\x1f\x7f-\x9f]+")
 _LOG = logging.getLogger("pillarbox")
 
 
-#: Told the fields of an event. It must be quick, and what it raises would end the part that emits.
+#: Called with the fields of an event. It must be quick, and what it raises would end the part that emits.
 type Watcher = Callable[[Mapping[str, object]], None]
+
+
+class Ended(NamedTuple):
+    """An outage that is over: how long it was, in seconds, and how many failures there were."""
+
+    seconds: float
+    failures: int
+
+
+class Outage:
+    """Whether PostgreSQL is away, as the failures of this process tell; pure, and times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._failures = 0
+
+    @property
+    def lasts(self) -> bool:
+        """Whether there is one now."""
+        return self._since is not None
+
+    def failed(self, now: float) -> bool:
+        """PostgreSQL did not answer; whether that is the first failure of an outage."""
+        self._failures += 1
+        if self._since is not None:
+            return False
+        self._since = now
+        return True
+
+    def answered(self, now: float) -> Ended | None:
+        """PostgreSQL answered; the outage that this ends, if there was one."""
+        if self._since is None:
+            return None
+        ended = Ended(now - self._since, self._failures)
+        self._since, self._failures = None, 0
+        return ended
+
 
 _WATCHERS: dict[str, tuple[Watcher, ...]] = {}
 _OUTAGE = Outage()
@@ -35,7 +72,7 @@ _OUTAGE = Outage()
 
 @contextmanager
 def watched(watchers: Mapping[str, Sequence[Watcher]]) -> Iterator[None]:
-    """Tell these of every event of their name, whatever the log's level, as long as the block lasts."""
+    """Call these at every event of their name, whatever the log's level, as long as the block lasts."""
     for event, each in watchers.items():
         _WATCHERS[event] = (*_WATCHERS.get(event, ()), *each)
     try:

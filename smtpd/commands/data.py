@@ -1,11 +1,12 @@
 """data — DATA and BDAT: the content, and the end of a transaction
 
-Owns: when content may come, where it goes, and the check for room before it is asked for.
-Guarantees: the end of content ends the transaction, with any reply (RFC 5321 section 4.1.1.4). Content that cannot
-    be accepted is read to its end and dropped, so that it is never taken for commands. The octets of a BDAT are read
-    even when the command is refused (RFC 3030 section 4.2).
+Owns: when content may come, where it goes, the check for room before it is asked for, and the search for its end.
+Guarantees: the end of content ends the transaction, with any reply (RFC 5321 section 4.1.1.4). Only CR LF . CR LF ends
+    DATA; LF . LF, CR . CR and every other mixture are content. Content that cannot be accepted is read to its end and
+    dropped, so that it is never taken for commands. The octets of a BDAT are read even when the command is refused (RFC
+    3030 section 4.2).
 Raises: Refused, which smtpd.connection.connection answers.
-See: RFC 5321 section 4.1.1.4; RFC 3030 sections 2 and 4.
+See: RFC 5321 sections 2.3.8 (lines), 4.1.1.4 and 4.5.2 (transparency); RFC 3030 sections 2 and 4.
 """
 
 from __future__ import annotations
@@ -14,16 +15,19 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from smtpd import replies
-from smtpd.commands.data_reader import DataReader
-from smtpd.message.submission import no_room, not_ready
 from smtpd.replies import Refused
 from smtpd.session.body_budget import Content
-from smtpd.session.receive import receive
+from smtpd.session.receive import no_room, not_ready, receive
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from smtpd.session.session import Session
 
 _CHUNK: Final = re.compile(r"([0-9]{1,15})(?: +(LAST))?", re.IGNORECASE)
+_END: Final = b"\r\n.\r\n"
+_STUFFED: Final = b"\r\n."
+_LINE_END: Final = b"\r\n"
 
 
 async def data(session: Session, argument: str) -> str:
@@ -164,3 +168,52 @@ async def _end(session: Session, content: Content) -> str:
         return reply
     finally:
         content.close()
+
+
+class DataReader:
+    """The octets between 354 and the final reply: feed it blocks until it returns those that follow the end of data.
+
+    At most four octets are kept between blocks; everything else is passed on at once, so that the work for a block
+    depends only on its own size.
+    """
+
+    __slots__ = ("_add", "_begun", "_tail")
+
+    def __init__(self, add: Callable[[bytes], None]) -> None:
+        """`add` takes the content, piece by piece, line ends included, stuffed dots not."""
+        self._add = add
+        # The CR LF before the first line makes a dot there look like a dot anywhere else.
+        self._tail = _LINE_END
+        self._begun = False
+
+    def feed(self, block: bytes) -> bytes | None:
+        """The octets after the end of data, possibly empty; None while the end has not come."""
+        octets = self._tail + block if self._tail else block
+        # Both at memory speed. Only between these may there be anything to do; most large content has no dot at all.
+        first, last = octets.find(b"."), octets.rfind(b".")
+        if first >= 0 and (end := octets.find(_END, max(0, first - 2), last + 3)) >= 0:
+            self._hand_on(octets[: end + 2], first, min(last, end))
+            return octets[end + len(_END) :]
+        kept = _begins_end(octets)
+        self._tail = octets[len(octets) - kept :]
+        if kept < len(octets):
+            self._hand_on(octets[: len(octets) - kept], first, last)
+        return None
+
+    def _hand_on(self, octets: bytes, first: int, last: int) -> None:
+        """Whole sequences only: a dot after a line end is never cut off from it. `first`, `last`: dots of theirs."""
+        stuffed = first >= 0 and octets.find(_STUFFED, max(0, first - 2), last + 1) >= 0
+        content = octets.replace(_STUFFED, _LINE_END) if stuffed else octets
+        if not self._begun:
+            self._begun = True
+            content = content[2:]
+        if content:
+            self._add(content)
+
+
+def _begins_end(octets: bytes) -> int:
+    """How many of the last octets may be the beginning of the end."""
+    for length in (4, 3, 2, 1):
+        if octets.endswith(_END[:length]):
+            return length
+    return 0

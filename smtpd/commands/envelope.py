@@ -17,9 +17,9 @@ from shared.mail import address
 from smtpd import replies
 from smtpd.envelope import parameters
 from smtpd.envelope.transaction import Accepted, Transaction
-from smtpd.message.submission import no_room
 from smtpd.replies import Refused
 from smtpd.session import phases
+from smtpd.session.receive import no_room
 
 if TYPE_CHECKING:
     from shared.mail.message import Address

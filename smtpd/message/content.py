@@ -1,22 +1,26 @@
 """content — the checks that every message must pass, and the repairs that the configuration allows
 
-Owns: the octets that may be in a message: NUL, bare CR and LF, octets above 127, long lines, the header's limits.
+Owns: the octets that may be in a message: NUL, bare CR and LF, octets above 127, long lines; the end of its header,
+    the limits of that, its hops, and the fields that we may have to add.
 Guarantees: one walk over the content, slice by slice, each checked while it is in the processor's cache; between
     slices other sessions have their turn, so that a large message does not stall them. Content without a repair is not
-    copied.
+    copied. The header is read apart: each octet of it once and none of the body, for any content, within its limits.
+    Text between a line that is not a field and the first empty line is header to some readers, so its fields count as
+    hops and against the limits. MIME is not parsed.
 Raises: Refused with the reply.
-See: RFC 5321 sections 2.3.8, 4.1.1.4; RFC 5322 section 2.1.1 (line length); RFC 6152 section 3; RFC 6531 section 3.1.
+See: RFC 5321 sections 2.3.8, 4.1.1.4, 6.3 (loops); RFC 5322 sections 2.1, 2.1.1 (line length), 2.2 (fields, folding);
+    RFC 6152 section 3; RFC 6531 section 3.1; RFC 8689 section 3 (TLS-Required).
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass
 from io import IncrementalNewlineDecoder
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from smtpd import replies
-from smtpd.message.header_check import CONTINUED, Header, read_header
 from smtpd.replies import Refused
 
 if TYPE_CHECKING:
@@ -25,6 +29,28 @@ if TYPE_CHECKING:
 
 _PAIRED: Final = (None, "\r\n")  # the decoder's answer for a text whose lines all end with CR LF
 _SLICE: Final = 1 << 18  # octets looked at before others have their turn: well below a millisecond
+
+# A field name, RFC 5322 section 2.2; blanks before the colon are obsolete syntax (section 4.5) and still met.
+_FIELD: Final = re.compile(rb"([!-9;-~]+)[ \t]*:")
+_CONTINUED: Final = (b" ", b"\t")  # a large content is a bytearray, whose slices are in no set
+_EMPTY: Final = (b"\r\n", b"\n")
+_NAME_LIMIT: Final = 1000  # octets in which the colon has to come: no line may be longer (RFC 5322 section 2.1.1)
+# Fields of which the beginning is kept, in octets: all that is used of them (shared/mail/found_by.py).
+_KEPT: Final = {b"message-id": 1000, b"subject": 2000}
+_BY: Final = re.compile(rb"\sby\s+([^\s;()]+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The findings of the walk. Offsets are octets from the start of the content."""
+
+    end: int  # where the line begins that ends the header: an empty one, or one that is not a field
+    ended: Literal["empty", "text", "nothing"]  # by an empty line, text that is not a field, the end of the content
+    names: frozenset[bytes]  # field names in lower case, of fields before `end`
+    hops: int  # Received fields, up to the first empty line
+    loops: int  # those of them that name us as the receiver
+    tls_optional: bool  # TLS-Required: No, before `end`
+    kept: dict[bytes, bytes]  # the beginnings of the first Message-ID and the first Subject before `end`, as written
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +150,87 @@ def _ended(content: bytes, header: Header, limits: DataPhase) -> CheckedContent:
         return CheckedContent(content, header)
     if limits.endofheader == "reject":
         raise Refused(replies.R554_END_OF_HEADER)
-    if header.end == 0 and (limits.endofheader == "fix" or content.startswith(CONTINUED)):
+    if header.end == 0 and (limits.endofheader == "fix" or content.startswith(_CONTINUED)):
         return CheckedContent(content, header, b"\r\n")
     if limits.endofheader == "accept":
         return CheckedContent(content, header)
     return CheckedContent(b"\r\n".join((content[: header.end], content[header.end :])), header)
+
+
+class _Walk:
+    """The findings of the fields so far, and whether there are too many of them."""
+
+    def __init__(self, content: bytes, limits: DataPhase, hostname: str) -> None:
+        self._content, self._limits, self._own = content, limits, hostname.lower().encode()
+        self.names: list[bytes] = []
+        self.kept: dict[bytes, bytes] = {}
+        self.hops = self.loops = self._lines = 0
+        self.tls_optional = False
+
+    def field(self, field: re.Match[bytes], *, torn: bool) -> int:
+        """Take a field, and return where the next line begins; `torn`: it comes after text that is not a field."""
+        content, limits, start = self._content, self._limits, field.start()
+        at = _line_end(content, start, start + limits.maxheadersize)
+        self._lines += 1
+        while content.startswith(_CONTINUED, at):
+            at = _line_end(content, at, start + limits.maxheadersize)
+            self._lines += 1
+        if self._lines > limits.maxheaderlines:
+            raise Refused(replies.R552_TOO_MANY_HEADER_LINES.format(limit=limits.maxheaderlines))
+        if at > limits.maxheader:
+            raise Refused(replies.R552_WHOLE_HEADER_TOO_BIG.format(limit=limits.maxheader))
+        name = field[1].lower()
+        if name == b"received":
+            self.hops += 1
+            by = _BY.search(content, field.end(), at)
+            self.loops += by is not None and by[1].lower() == self._own
+        if not torn:
+            self.names.append(name)
+            if name in _KEPT and name not in self.kept:
+                begin = field.end()
+                self.kept[name] = bytes(content[begin : min(at, begin + _KEPT[name])])
+            self.tls_optional |= name == b"tls-required" and content[field.end() : at].strip().lower() == b"no"
+        return at
+
+
+def read_header(content: bytes, limits: DataPhase, hostname: str) -> Header:
+    """Walk the header; `hostname` is what our own Received fields say after `by`. Lines may end with CR LF or LF."""
+    walk = _Walk(content, limits, hostname)
+    end: int | None = None  # where the first line begins that is not a field
+    at = strays = 0
+    while at < len(content) and not content.startswith(_EMPTY, at):
+        field = _FIELD.match(content, at, at + _NAME_LIMIT)
+        if field is not None:
+            at = walk.field(field, torn=end is not None)
+            continue
+        end = at if end is None else end
+        at = content.find(b"\n", at) + 1 or len(content)
+        strays += 1
+        if strays >= limits.maxheaderlines or at > limits.maxheader:
+            break  # a body without a header: no reader looks for fields behind that much text
+    if walk.hops > limits.maxhops or walk.loops > limits.maxloops:
+        raise Refused(replies.R554_TOO_MANY_HOPS)
+    ended: Literal["empty", "text", "nothing"] = "empty" if at < len(content) else "nothing"
+    if end is not None:
+        at, ended = end, "text"
+    return Header(at, ended, frozenset(walk.names), walk.hops, walk.loops, walk.tls_optional, walk.kept)
+
+
+def first_empty_line(content: bytes) -> int:
+    """Where the line break before the first empty line ends; the length of the content where there is none."""
+    if content.startswith(_EMPTY):
+        return 0
+    crlf = content.find(b"\n\r\n")
+    end = len(content) if crlf < 0 else crlf + 1
+    lf = content.find(b"\n\n", 0, end)
+    return end if lf < 0 else lf + 1
+
+
+def _line_end(content: bytes, start: int, limit: int) -> int:
+    """Where the next line begins; a field may go on up to `limit`."""
+    found = content.find(b"\n", start, limit)
+    if found >= 0:
+        return found + 1
+    if len(content) > limit:
+        raise Refused(replies.R552_HEADER_TOO_BIG)
+    return len(content)

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from shared.mail import charset
-from smtpd.message.header_check import first_empty_line
+from smtpd.message.content import first_empty_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,12 +9,12 @@ See: docs/reference/policy.md for the phases; smtpd.policy.session for the decis
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from shared.observe import events
 from smtpd import replies
 from smtpd.message.sender_check import from_is_own
-from smtpd.message.submission import PolicyResult
 from smtpd.policy.lists import ListUnavailable
 
 if TYPE_CHECKING:
@@ -45,6 +45,16 @@ class Submitter(Protocol):
         """Policy's decisions so far."""
 
     counted: RateVerdict | None
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyResult:
+    """Policy's decision about a content: a reply that refuses it, or its rows and the lines to put on top."""
+
+    reply: str | None = None
+    recipients: tuple[Recipient, ...] | None = None  # in the order of the transaction's; None: as they are
+    headers: bytes = b""  # whole lines, each ending with CR LF
+    foreign_from: bool = False  # From names an address that the user may not send as
 
 
 async def counted(session: Submitter) -> str | None:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from smtpd.envelope import parameters
 from smtpd.envelope.parameters import Offered
-from smtpd.message.submission import Reception
 from smtpd.policy.decision import UNCHANGED
 from smtpd.policy.headers import Extent
 from smtpd.policy.session import PolicySession, Sources
@@ -22,6 +21,7 @@ from smtpd.policy.suppressed import Suppressed
 from smtpd.rates.limits import Unlimited
 
 if TYPE_CHECKING:
+    from shared.config.smtpd.content import DataPhase
     from shared.config.smtpd.settings import Listener, Server, SmtpdConfig
     from shared.spool.spool import Spool
     from smtpd.envelope.client import Client
@@ -36,6 +36,16 @@ if TYPE_CHECKING:
 
 IDENT: Final = "ESMTP Pillarbox"
 XCLIENT_NAMES: Final = ("NAME", "ADDR", "PORT", "PROTO", "HELO", "LOGIN", "DESTADDR", "DESTPORT")
+
+
+@dataclass(frozen=True, slots=True)
+class Reception:
+    """Where messages come in: a server of smtpd.yaml, and the way from it to the queue."""
+
+    spool: Spool
+    limits: DataPhase
+    serverid: str
+    hostname: str
 
 
 @dataclass(eq=False)

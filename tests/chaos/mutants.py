@@ -45,7 +45,7 @@ class Mutant:
 MUTANTS: Final = (
     Mutant(
         "250 only after COMMIT",
-        "smtpd/message/submission.py",
+        "smtpd/session/receive.py",
         "await spool.submit(submission)",
         '__import__("asyncio").ensure_future(spool.submit(submission))',
         "smtpd-before-commit",

@@ -112,10 +112,10 @@ WITH result AS (
                                    recipientdomain, metadata, remote, reply_code, reply_enhanced, reply_text, arrived, will_retry_until)
     SELECT coalesce(%(now)s::timestamptz, now()), coalesce(%(now)s::timestamptz, now()), n.notice, messages__id, id, senderlocalpart,
            senderdomain, recipientlocalpart, recipientdomain, metadata, remote, reply_code, reply_enhanced, reply_text, ts, n.until
-      FROM unnest(%(told_id)s::bigint[], %(told_token)s::bigint[], %(notice)s::text[], %(until)s::timestamptz[])
-               AS n(told_id, told_token, notice, until)
-      JOIN (SELECT * FROM finished UNION ALL SELECT * FROM deferred) AS ours ON id = told_id AND claimed_token = told_token
-     WHERE senderdomain IS NOT NULL AND cardinality(%(told_id)s::bigint[]) > 0
+      FROM unnest(%(notice_id)s::bigint[], %(notice_token)s::bigint[], %(notice)s::text[], %(until)s::timestamptz[])
+               AS n(notice_id, notice_token, notice, until)
+      JOIN (SELECT * FROM finished UNION ALL SELECT * FROM deferred) AS ours ON id = notice_id AND claimed_token = notice_token
+     WHERE senderdomain IS NOT NULL AND cardinality(%(notice_id)s::bigint[]) > 0
        AND NOT (ours.status = 'HOLD' AND (n.notice = 'delayed' OR ours.result = 'expired'))
        AND (n.notice <> 'delayed' OR (SELECT q.noticed IS NULL FROM pillarbox.queue q WHERE q.id = ours.id AND {among}))
 )

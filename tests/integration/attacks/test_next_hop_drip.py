@@ -10,7 +10,7 @@ from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from queued.outcome.verdict import stuck_after
+from queued.outcome.settle import stuck_after
 from shared.config.queued.transport import Transport
 from tests.fixtures.daemons.dispatching import dispatching
 from tests.fixtures.heard import until

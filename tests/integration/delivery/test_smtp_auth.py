@@ -15,7 +15,7 @@ import pytest
 
 from queued.deliver import Transport
 from queued.equipment import Delivering, Equipment
-from queued.outcome.verdict import verdict
+from queued.outcome.settle import verdict
 from shared.config.queued.settings import QueuedConfig
 from shared.config.queued.transport import Transport as TransportSettings
 from shared.errors import ConfigError

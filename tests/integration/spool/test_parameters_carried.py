@@ -19,8 +19,10 @@ from smtpd.envelope.client import Client
 from smtpd.envelope.parameters import MailParameters, RcptParameters
 from smtpd.envelope.transaction import Accepted, Transaction
 from smtpd.message import content as contents
-from smtpd.message.submission import PolicyResult, Reception, commit
-from smtpd.message.submission import submission as submission_of
+from smtpd.session.phases import PolicyResult
+from smtpd.session.receive import commit
+from smtpd.session.receive import submission as submission_of
+from smtpd.session.service import Reception
 from tests.fixtures.daemons.serving import HOSTNAME, MESSAGE, Dialogue, serving
 from tests.fixtures.daemons.submissions import recipient, running_spool, submission
 from tests.fixtures.database.listening import LISTEN, first

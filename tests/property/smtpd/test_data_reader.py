@@ -1,6 +1,6 @@
 """test_data_reader — any content, dot-stuffed and split anywhere, is read as it was written
 
-Owns: properties of smtpd/commands/data_reader.py against a reference that looks at whole lines.
+Owns: properties of smtpd/commands/data.py, DataReader against a reference that looks at whole lines.
 See: RFC 5321 section 4.5.2.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smtpd.commands.data_reader import DataReader
+from smtpd.commands.data import DataReader
 
 # Mostly the octets that matter, in all orders; now and then any other.
 OCTETS = st.lists(st.sampled_from([b"\r", b"\n", b".", b"a", b"\r\n", b"\r\n.", b"\0"]) | st.binary(max_size=3)).map(

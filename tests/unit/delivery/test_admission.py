@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from queued.admission.gates import Admission, Admitted
 from queued.admission.unproven import Held, Unproven
 from queued.destinations.destinations import Destinations
-from queued.outcome.verdict import DestinationVerdict
+from queued.outcome.settle import DestinationVerdict
 from queued.pacing.pace import Paces
 from queued.values import Lease
 from queued.waiting.deferral import Deferral

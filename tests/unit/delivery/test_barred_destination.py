@@ -1,6 +1,6 @@
 """test_barred_destination — a destination that refuses our login gets no mail at once, and is probed by single attempts
 
-See: queued/destinations/destination.py; queued/outcome/verdict.py; docs/how-to/log-in-to-a-relay.md.
+See: queued/destinations/destination.py; queued/outcome/settle.py; docs/how-to/log-in-to-a-relay.md.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from queued.destinations.destination import Destination, Rest, Share, Waiting
 from queued.destinations.feedback import Steering
 from queued.outcome.rules import judge, said_by
 from queued.outcome.rules_compile import compile_rules
-from queued.outcome.verdict import verdict
+from queued.outcome.settle import verdict
 from queued.values import Result
 from shared.config.queued.rules import ReplyRule
 from shared.mail.outcome import Outcome

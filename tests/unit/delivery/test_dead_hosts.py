@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from queued.routing.dead_hosts import DeadHosts
+from queued.routing.find_hops import DeadHosts
 from queued.routing.route import Hop, Host, in_order
 
 A, B = Hop("192.0.2.1", 25, "a.example"), Hop("192.0.2.2", 25, "b.example")

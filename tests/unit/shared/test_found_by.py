@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from shared.config.smtpd.content import DataPhase
 from shared.mail.found_by import MSGID_KEPT, SUBJECT_KEPT, asked, msgid, subject
-from smtpd.message.header_check import read_header
+from smtpd.message.content import read_header
 from tests.fixtures.found_by import MSGIDS, SUBJECTS
 
 

@@ -1,6 +1,6 @@
 """test_outage — many failures of one outage are one line, and its end another
 
-See: shared/observe/outage.py, shared/observe/events.py; shared/postgres/database.py, is_away.
+See: shared/observe/events.py; shared/postgres/database.py, is_away.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from psycopg_pool import PoolClosed, PoolTimeout
 
 from shared.errors import DatabaseUnavailable
 from shared.observe import events
-from shared.observe.outage import Ended, Outage
+from shared.observe.events import Ended, Outage
 from shared.postgres import database
 
 if TYPE_CHECKING:

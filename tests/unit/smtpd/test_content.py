@@ -1,6 +1,6 @@
 """test_content — valid content, repaired content, and the bounded cost of both
 
-Owns: examples for smtpd/message/content.py and smtpd/message/header_check.py.
+Owns: examples for smtpd/message/content.py.
 See: RFC 5321 sections 2.3.8, 6.3; RFC 5322 sections 2.1, 2.2; RFC 8689 section 3.
 """
 
@@ -15,8 +15,7 @@ import pytest
 
 from shared.config.smtpd.content import DataPhase
 from smtpd.envelope.parameters import MailParameters, Refused
-from smtpd.message.content import CheckedContent, check
-from smtpd.message.header_check import Header, first_empty_line, read_header
+from smtpd.message.content import CheckedContent, Header, check, first_empty_line, read_header
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

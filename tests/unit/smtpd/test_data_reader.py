@@ -1,6 +1,6 @@
 """test_data_reader — the end of DATA is found however the octets are split, and nothing else ends it
 
-Owns: examples for smtpd/commands/data_reader.py; tests/property/smtpd/test_data_reader.py searches for more.
+Owns: examples for smtpd/commands/data.py, DataReader; tests/property/smtpd/test_data_reader.py searches for more.
 See: RFC 5321 sections 4.1.1.4 and 4.5.2.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from smtpd.commands.data_reader import DataReader
+from smtpd.commands.data import DataReader
 
 
 def read(*blocks: bytes) -> tuple[bytes | None, bytes | None]:
