@@ -386,12 +386,12 @@ class Sink:
             os.close(self._log)
             self._log = None
 
-    async def wait_for(self, count: int, timeout: float = 10.0) -> list[Received]:  # noqa: ASYNC109 - of the wait
+    async def wait_for(self, count: int, timeout: float = 60.0) -> list[Received]:  # noqa: ASYNC109 - of the wait
         """The first `count` records, as soon as there are that many; TimeoutError after `timeout` seconds."""
         await self._wait_until(lambda: len(self.received) >= count, timeout)
         return self.received[:count]
 
-    async def wait_until_empty(self, timeout: float = 10.0) -> None:  # noqa: ASYNC109 - of the wait
+    async def wait_until_empty(self, timeout: float = 60.0) -> None:  # noqa: ASYNC109 - of the wait
         """Until no connection stands any more; TimeoutError after `timeout` seconds."""
         await self._wait_until(lambda: not self._sessions, timeout)
 

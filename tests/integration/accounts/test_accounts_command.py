@@ -17,7 +17,7 @@ from scripts.cli import main
 from shared.security.account_token import ACTIVATE, RECOVER, sign, sign_bound
 from tests.fixtures.daemons.running_up import Up
 from tests.fixtures.daemons.system import ROOT
-from tests.fixtures.waiting import eventually
+from tests.fixtures.waiting import PATIENCE, eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -67,7 +67,7 @@ async def daemon(folder: Path, **environ: str) -> AsyncIterator[asyncio.subproce
     finally:
         if process.returncode is None:
             process.terminate()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await process.wait()
 
 
@@ -136,7 +136,7 @@ def test_preview_shows_each_part(database: str, tmp_path: Path, capsys: pytest.C
 async def test_a_configuration_that_cannot_be_used_is_one_line(
     accounts_beside_queue: Accounts, tmp_path: Path, change: dict[str, Any], said: str
 ) -> None:
-    async with daemon(write(tmp_path, accounts_beside_queue.uri, **change)) as process, asyncio.timeout(20):
+    async with daemon(write(tmp_path, accounts_beside_queue.uri, **change)) as process, asyncio.timeout(PATIENCE):
         assert await process.wait() == 78
     [line] = (tmp_path / "log").read_text().splitlines()
     assert said in line
@@ -164,7 +164,7 @@ async def test_a_template_that_cannot_be_used_is_one_line_at_the_start(
     config = yaml.safe_load((tmp_path / "collect.yaml").read_text())
     config["mail"]["templates"] = str(tmp_path / "templates")
     (tmp_path / "collect.yaml").write_text(yaml.safe_dump(config))
-    async with daemon(tmp_path) as process, asyncio.timeout(20):
+    async with daemon(tmp_path) as process, asyncio.timeout(PATIENCE):
         assert await process.wait() == 78
     [line] = (tmp_path / "log").read_text().splitlines()
     assert said in line
@@ -188,7 +188,7 @@ async def test_it_reloads_or_goes_on_as_before_and_stops_clean(accounts_beside_q
         accounts.add("two")
         await eventually(lambda: count(accounts) == 2, "its mail is queued")
         process.terminate()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             assert await process.wait() == 0
     signed = accounts.sql("SELECT convert_from(content, 'UTF8') AS text FROM pillarbox.messages ORDER BY id")
     assert "token=k." in signed[0].text.replace("=\r\n", "").replace("=3D", "=")

@@ -18,7 +18,7 @@ import pytest
 
 from shared.security.account_token import verify
 from tests.fixtures.daemons.system import ROOT
-from tests.fixtures.waiting import eventually
+from tests.fixtures.waiting import PATIENCE, eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tests.fixtures.database.accounts import Accounts
 
 _KEY = "cafebabe" * 8
-_PATIENCE = 30.0
 _FOREVER = "3600000"  # a batch timeout that no test reaches
 
 
@@ -56,7 +55,7 @@ class Lines:
     async def batch(self) -> list[list[str]]:
         """The next line: its tokens, each a list of five values."""
         assert self.process.stdout
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(PATIENCE):
             line = (await self.process.stdout.readline()).decode()
         assert line.endswith("\n"), self.log.read_text()
         values = line.removesuffix("\n").split(",")
@@ -68,7 +67,7 @@ class Lines:
         """SIGTERM, and its exit status."""
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(PATIENCE):
             return await self.process.wait()
 
 
@@ -212,7 +211,7 @@ async def test_a_collector_killed_before_commit_prints_the_line_again(accounts: 
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )
-    async with asyncio.timeout(_PATIENCE):
+    async with asyncio.timeout(PATIENCE):
         printed, _ = await process.communicate()
     assert process.returncode == -signal.SIGKILL
     async with collecting(accounts, tmp_path) as lines:
@@ -235,7 +234,7 @@ async def test_a_reader_that_ends_loses_no_token(accounts: Accounts, tmp_path: P
         os.close(writing)
     await eventually(lambda: "daemon.started" in log.read_text(), "it runs")
     accounts.add()
-    async with asyncio.timeout(_PATIENCE):
+    async with asyncio.timeout(PATIENCE):
         assert await process.wait() == 70
     assert "the reader of standard output has ended" in log.read_text()
     assert accounts.one("SELECT collected_at IS NULL FROM tokens")

@@ -25,7 +25,7 @@ from shared.config.collect.settings import AccountMail
 from shared.postgres import account_schema
 from shared.postgres import database as door
 from shared.security.account_token import verify
-from tests.fixtures.waiting import eventually
+from tests.fixtures.waiting import PATIENCE, eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -63,7 +63,7 @@ async def collecting(
         assert not parts[0].done(), parts[0]
     finally:
         collector.stop()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await collector.drained()
         for each in parts:
             each.cancel()
@@ -135,7 +135,7 @@ async def test_what_is_rolled_back_sends_nothing_and_marks_nothing(accounts_besi
 
     failed = asyncio.Event()
     accounts.add()
-    async with collecting(accounts.uri, accounts.schema, Failing(composer())), asyncio.timeout(20):
+    async with collecting(accounts.uri, accounts.schema, Failing(composer())), asyncio.timeout(PATIENCE):
         await failed.wait()
     assert queued(accounts.uri) == []
     assert accounts.one("SELECT collected_at IS NULL FROM tokens")

@@ -11,6 +11,7 @@ import pytest
 from shared.errors import PillarboxError, SchemaMismatch
 from shared.postgres import account_schema
 from shared.postgres.migrate import Migration
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from tests.fixtures.database.accounts import Accounts
@@ -38,7 +39,7 @@ def test_installing_twice_changes_nothing_the_second_time(empty_database: str) -
 def test_concurrent_installations_take_turns_whatever_strangers_lock(empty_database: str) -> None:
     with psycopg.connect(empty_database, autocommit=True) as stranger, ThreadPoolExecutor(4) as several:
         stranger.execute("SELECT pg_advisory_lock(hashtext('pillarbox accounts'))")
-        done = list(several.map(account_schema.install, [empty_database] * 4, ["shop"] * 4, timeout=20))
+        done = list(several.map(account_schema.install, [empty_database] * 4, ["shop"] * 4, timeout=PATIENCE))
     assert sorted(done) == [(), (), (), ("0001_pre_schema",)]
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tests.fixtures.waiting import PATIENCE
+
 if TYPE_CHECKING:
     from tests.fixtures.database.accounts import Accounts
 
@@ -120,5 +122,5 @@ def test_a_new_token_is_notified_with_an_empty_payload(accounts: Accounts) -> No
         listener.execute("LISTEN token_insert;")
         accounts.sql(_CREATE)
         accounts.sql("INSERT INTO tokens (account, action) VALUES (1, 'activation')")
-        heard = list(listener.notifies(timeout=20, stop_after=2))
+        heard = list(listener.notifies(timeout=PATIENCE, stop_after=2))
         assert [(each.channel, each.payload) for each in heard] == [("token_insert", "")] * 2

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.fixtures.daemons.serving import MESSAGE, Dialogue, serving
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from tests.fixtures.database.factory import Factory
@@ -35,7 +36,7 @@ async def raw(port: int, octets: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(octets)
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             return await reader.read()
     finally:
         writer.close()

@@ -15,6 +15,7 @@ import pytest
 
 from smtpd import replies
 from tests.fixtures.daemons.serving import HOSTNAME, Dialogue, serving
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from tests.fixtures.heard import Heard
@@ -30,7 +31,7 @@ async def greeting(port: int, client: str, stack: AsyncExitStack) -> str:
     stack.callback(writer.close)
     family = "TCP6" if ":" in client else "TCP4"
     writer.write(f"PROXY {family} {client} {client} 4321 25\r\n".encode())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         return (await reader.readline()).decode().strip()
 
 
@@ -84,7 +85,7 @@ async def test_refused_connections_that_stay_open_take_no_session(
         for _ in range(greeted + 40):
             reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.9", 0))
             stack.callback(writer.close)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 said[(await reader.readline())[:3].decode()] += 1
         assert said == {"220": greeted, "421": 40}
         async with Dialogue(port, source=FRIEND) as friend:
@@ -110,7 +111,7 @@ async def test_clients_that_never_begin_tls_are_limited_like_others(
             "127.0.0.1", port, local_addr=(source, 0), ssl=authority.trust(), server_hostname=HOSTNAME
         )
         stack.callback(writer.close)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             return (await reader.readline())[:3]
 
     async with serving(database, **settings) as port, AsyncExitStack() as stack:
@@ -140,5 +141,5 @@ async def test_missing_handshakes_leave_the_last_sessions_to_relay_clients(
             "127.0.0.1", port, local_addr=(FRIEND, 0), ssl=authority.trust(), server_hostname=HOSTNAME
         )
         stack.callback(writer.close)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             assert (await reader.readline()).startswith(b"220")

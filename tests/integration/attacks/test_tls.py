@@ -14,6 +14,7 @@ import pytest
 
 from shared.security.key_exchange import set_groups
 from tests.fixtures.daemons.serving import HOSTNAME, Dialogue, serving
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from tests.fixtures.database.factory import Factory
@@ -198,7 +199,7 @@ async def test_a_proxy_header_comes_before_implicit_tls(
                 except ssl.SSLWantReadError:
                     writer.write(header + outgoing.read())
                     header = b""
-                    async with asyncio.timeout(20):
+                    async with asyncio.timeout(PATIENCE):
                         incoming.write(await reader.read(65536))
 
         await until_done(session.do_handshake)
@@ -216,7 +217,7 @@ async def test_a_plain_client_gets_no_greeting_from_an_implicit_tls_listener(
     async with serving(factory.uri, server=implicit(tls)) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"EHLO client.example\r\n")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             said = await reader.read()
         assert b"220" not in said
         writer.close()

@@ -16,6 +16,7 @@ from aiosmtpd.proxy_protocol import V2_SIGNATURE
 from cryptography import x509
 
 from tests.fixtures.daemons.serving import HOSTNAME, Dialogue, serving
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from tests.fixtures.database.factory import Factory
@@ -69,7 +70,7 @@ async def test_a_proxy_header_without_address_gives_no_relay_rights(factory: Fac
     async with serving(factory.uri, server=server, relay=LOOPBACK) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(header)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             assert (await reader.readline()).startswith(b"220")
             replies = []
             for line in (b"HELO c.example", b"MAIL FROM:<a@sender.example>", b"RCPT TO:<b@example.com>"):

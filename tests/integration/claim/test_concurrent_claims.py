@@ -16,7 +16,8 @@ import pytest
 from queued.claiming.claim import Claimer
 from shared.config.queued.settings import Claim
 from shared.postgres import database as db
-from tests.fixtures.heard import PATIENCE, until
+from tests.fixtures.heard import until
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from queued.values import Claimed

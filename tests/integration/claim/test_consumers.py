@@ -22,7 +22,8 @@ from shared.config.queued.settings import Claim
 from shared.postgres import database as db
 from tests.fixtures.daemons.dispatching import dispatching
 from tests.fixtures.database.results import DELIVERED, WORKER, finished
-from tests.fixtures.heard import PATIENCE, until
+from tests.fixtures.heard import until
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from tests.fixtures.database.factory import Factory

@@ -19,6 +19,7 @@ from queued.values import OnHold
 from shared.config.queued.settings import Claim
 from shared.postgres import database
 from tests.fixtures.database.results import DELIVERED, FAILED, WORKER, claim, deferred, finished, running_recorder
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -108,7 +109,7 @@ async def test_a_missing_body_is_looked_up_in_its_leaf_only(split: Factory) -> N
 async def test_results_of_many_leaves_are_recorded_in_a_few_statements(split: Factory, heard: Heard) -> None:
     async with running_recorder(split.uri) as recorder:
         recorder.add([finished(c, DELIVERED, "success") for c in await claim(split.uri, SOME)])
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             await recorder.drained()
     assert len(split.archive()) == SOME
     assert heard.all("claim.lost") == []

@@ -19,6 +19,7 @@ import pytest
 from scripts import cli
 from shared.mail.results import DEAD, RESULTS
 from tests.fixtures.database.results import DELIVERED, FAILED, claim, finished, running_recorder
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -87,7 +88,7 @@ async def test_each_way_to_fail_is_announced_and_is_in_the_servers_log(factory: 
     with psycopg.connect(factory.uri, autocommit=True) as listening:
         listening.execute("LISTEN dead_message")
         ids = await one_of_each(factory)
-        heard = [n.payload for n in listening.notifies(timeout=20, stop_after=len(DEAD))]
+        heard = [n.payload for n in listening.notifies(timeout=PATIENCE, stop_after=len(DEAD))]
         heard += [n.payload for n in listening.notifies(timeout=0.2)]
     assert {row.result: row.id for row in factory.archive()} == ids
     assert set(ids) == set(RESULTS)

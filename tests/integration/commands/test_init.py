@@ -22,6 +22,7 @@ from queued.signing.keys import read_key
 from scripts import cli
 from shared.config.queued.load import load_queued
 from shared.config.smtpd.load import load_smtpd
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -145,7 +146,7 @@ def test_a_person_at_a_terminal_is_asked_again_until_the_answer_is_good(database
     words = [sys.executable, "-m", "scripts.cli", "init", str(tmp_path / "etc"), "--database", database]
     with subprocess.Popen(words, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as command:
         os.write(ours, b"mail\nmail.example.com\nsmtp.example.net\n\nexample.com example.org\n")
-        _, said = command.communicate(timeout=60)
+        _, said = command.communicate(timeout=PATIENCE)
     os.close(ours)
     os.close(theirs)
     assert command.returncode == 0, said

@@ -16,11 +16,10 @@ from scripts.version import version
 from shared.errors import DatabaseUnavailable, PillarboxError
 from shared.postgres.embedded import embedded
 from tests.fixtures.database.operating import ROOT, write_config
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-PATIENCE = 60.0
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fixtures.database.operating import PATIENCE, ROOT, killed, told
-from tests.fixtures.waiting import eventually
+from tests.fixtures.database.operating import ROOT, killed, told
+from tests.fixtures.waiting import PATIENCE, eventually
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process

@@ -17,6 +17,7 @@ from tests.fixtures.daemons.api import Api
 from tests.fixtures.daemons.console import PASSWORD, set_password, signed_in
 from tests.fixtures.peers.chromium import browsing
 from tests.fixtures.peers.free_port import free_port
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -63,7 +64,7 @@ async def test_the_page_shows_states_destinations_and_partitions_without_a_worke
 
 async def test_all_viewers_get_the_same_reading_and_see_mail_that_comes(api: Api, factory: Factory) -> None:
     client = await signed_in(api, "vera", "viewer")
-    async with asyncio.timeout(60), AsyncExitStack() as stack:
+    async with asyncio.timeout(PATIENCE), AsyncExitStack() as stack:
         streams = []
         for _ in range(5):
             answer = await stack.enter_async_context(client.stream("GET", "/console/now/events"))
@@ -82,7 +83,7 @@ async def test_all_viewers_get_the_same_reading_and_see_mail_that_comes(api: Api
 
 async def test_a_viewer_does_not_keep_httpd_from_stopping(api: Api) -> None:
     client = await signed_in(api, "vera", "viewer")
-    async with asyncio.timeout(20), client.stream("GET", "/console/now/events") as answer:
+    async with asyncio.timeout(PATIENCE), client.stream("GET", "/console/now/events") as answer:
         stream = figures(answer)
         await anext(stream)
         assert await api.daemon.stop() == 0

@@ -19,7 +19,7 @@ from operate.sign_in import Session
 from tests.fixtures.daemons.api import Api
 from tests.fixtures.daemons.console import path_of, post, signed_in
 from tests.fixtures.database.reviewing import hold
-from tests.fixtures.waiting import eventually
+from tests.fixtures.waiting import PATIENCE, eventually
 
 if TYPE_CHECKING:
     import httpx
@@ -174,7 +174,7 @@ async def test_html_that_would_keep_a_parser_busy_for_minutes_is_given_up(api: A
     deep = b"Subject: deep\r\nContent-Type: text/html\r\n\r\n" + b"<div>" * 200_000
     [held] = hold(factory, "spam", message=factory.message(deep))
     client = await signed_in(api, "rita", "reviewer")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         shown = await client.get(await frame_of(client, held))
     assert "cannot be shown safely" in shown.text
     assert await clean("<p>other mail</p>") == ("<p>other mail</p>", ())

@@ -12,6 +12,7 @@ from queued.smtp.transaction import ConversationError, Timeouts, Transaction
 from queued.values import PoolClosedError
 from scripts.sink.server import Sink
 from tests.fixtures.peers.scripted_peer import CLOSE, PLAIN, ScriptedPeer, until
+from tests.fixtures.waiting import PATIENCE
 
 MESSAGE = Transaction("alice@example.com", ("bob@example.net",), b"Subject: x\r\n\r\ntext\r\n")
 HANGING = Transaction("alice@example.com", ("hangdot@example.net",), b"Subject: x\r\n\r\ntext\r\n")
@@ -71,7 +72,7 @@ async def test_connections_never_exceed_the_limit() -> None:
 async def test_hosts_have_separate_limits() -> None:
     async with Sink() as first, Sink() as second:
         pool = make_pool(concurrency=1)
-        async with pool.acquire(at(first), US), asyncio.timeout(5):
+        async with pool.acquire(at(first), US), asyncio.timeout(PATIENCE):
             assert await deliver(pool, second) == 1
         await pool.close()
 
@@ -130,7 +131,7 @@ async def test_a_failed_connection_holds_no_slot() -> None:
         port = sink.port
     pool = make_pool(concurrency=1)
     for _ in range(3):  # a slot lost on the way would make the second wait for ever
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             with pytest.raises(ConversationError) as caught:
                 async with pool.acquire(at_port(port), US):
                     raise AssertionError("the port is closed")
@@ -145,7 +146,7 @@ async def test_an_error_in_the_block_releases_the_slot() -> None:
         with pytest.raises(KeyError):
             async with pool.acquire(at(sink), US):
                 raise KeyError
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             assert await deliver(pool, sink) == 1
         await pool.close()
 
@@ -162,7 +163,7 @@ async def test_close_waits_for_borrowed_connections() -> None:
                     raise AssertionError("the pool is closing")
             assert not closing.done()
             assert (await connection.send(MESSAGE)).final is not None
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await closing
         await sink.wait_until_empty()
         assert (len(sink.received), sink.commands["QUIT"]) == (2, 1)
@@ -184,7 +185,7 @@ async def test_close_cuts_remaining_connections_at_its_time_limit() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await pool.close()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             assert await delivering == "closed"
         await sink.wait_until_empty()
         assert (pool.borrowed, pool.idle) == (0, 0)
@@ -216,7 +217,7 @@ async def test_close_ends_waits_for_a_silent_host() -> None:
     async with silent:
         opening, waiting = (asyncio.create_task(borrow()) for _ in range(2))
         await asyncio.sleep(0)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await pool.close()
             ended = await asyncio.gather(opening, waiting, return_exceptions=True)
         assert [type(each) for each in ended] == [PoolClosedError, PoolClosedError]

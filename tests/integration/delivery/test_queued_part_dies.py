@@ -19,6 +19,7 @@ from scripts.sink.server import Sink
 from shared import lifecycle
 from shared.config.queued.settings import QueuedConfig
 from tests.fixtures.heard import until
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -74,7 +75,7 @@ async def test_the_worker_stops_and_names_the_failed_part(
         return {**found, part: boom()}
 
     monkeypatch.setattr(daemon._Daemon, "_parts", parts)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         with pytest.raises(lifecycle.PartDied, match=f"^{part}: RuntimeError"):
             await daemon.run(configured(factory), WORKER, unchanged)
     assert [fields["part"] for fields in heard.all("daemon.failed")] == [part]
@@ -91,7 +92,7 @@ async def test_a_stop_logs_the_deliveries_it_waits_for(factory: Factory, heard: 
         os.kill(os.getpid(), signal.SIGTERM)
         [first, *_] = await heard.wait("daemon.waiting")
         assert (first["step"], first["on"]) == ("connections", "2 recipients")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await running
     names = [name for name, _ in heard.events if name.startswith("daemon.")]
     assert names[0] == "daemon.started"

@@ -29,6 +29,7 @@ from tests.fixtures.peers.fake_dns import FakeDns
 from tests.fixtures.peers.postfix import relaying_after_login
 from tests.fixtures.peers.scripted_peer import CLOSE, CONTENT, GREETING, HANDSHAKE, HANG, ScriptedPeer
 from tests.fixtures.peers.tls_peer import server_context
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -255,7 +256,7 @@ async def test_a_hostile_host_learns_no_secret(authority: Authority, how: str) -
     async with scripted(authority, offering(mechanism), *script) as peer:
         sections = relay(peer.port, authority)
         sections["timeout"] = {"auth": "500ms"}
-        async with routing({}, **sections) as routed, asyncio.timeout(20):
+        async with routing({}, **sections) as routed, asyncio.timeout(PATIENCE):
             result = await routed.send_one()
         assert not any(line.startswith(b"MAIL") for line in peer.heard)
     assert (result.outcome.kind, result.outcome.scope, result.outcome.uncertain) == ("deferred", "destination", False)
@@ -298,7 +299,7 @@ async def test_scram_verifies_the_host(authority: Authority, iterations: int, te
     async with server:
         sections = relay(server.sockets[0].getsockname()[1], authority)
         sections["tls"]["implicit"] = True
-        async with routing({}, **sections) as routed, asyncio.timeout(20):
+        async with routing({}, **sections) as routed, asyncio.timeout(PATIENCE):
             result = await routed.send_one()
     assert result.outcome.kind == "deferred"
     assert text in result.outcome.text

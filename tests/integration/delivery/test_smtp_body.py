@@ -11,6 +11,7 @@ from queued.smtp.client import SmtpConnection
 from queued.smtp.content import wire_pieces
 from queued.smtp.transaction import Fault, Timeouts, Transaction, TransactionResult
 from tests.fixtures.peers.scripted_peer import EOF, HANG, PLAIN, ScriptedPeer, until
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,7 @@ UP_TO_354 = (*PLAIN, "MAIL", b"250 OK\r\n", "RCPT", b"250 OK\r\n", "RCPT", b"250
 async def send(peer: ScriptedPeer, timeouts: Timeouts) -> TransactionResult:
     """The large message, to a peer that will not have it; after that the connection is done for."""
     connection = await SmtpConnection.open("127.0.0.1", peer.port, hostname="c.example", timeouts=timeouts)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         result = await connection.send(LARGE)
     assert not connection.usable
     await connection.close()
@@ -79,7 +80,7 @@ async def test_a_host_that_closes_and_stops_reading_is_noticed() -> None:
         sending = asyncio.ensure_future(connection.send(LARGE))
         await until(lambda: connection._wire._paused)
         peer.go.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             fault = fault_of(await sending)
         assert (fault.kind, fault.phase, fault.uncertain) == ("closed", "body", False)
 
@@ -114,6 +115,6 @@ async def test_closing_is_bounded_when_the_host_does_not_read() -> None:
         timeouts = Timeouts(quit=0.05)
         connection = await SmtpConnection.open("127.0.0.1", peer.port, hostname="c.example", timeouts=timeouts)
         connection._wire.write(b"x" * 20_000_000)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await connection.close()
         await until(connection._wire._closed.done)

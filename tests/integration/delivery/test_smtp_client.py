@@ -14,6 +14,7 @@ from scripts.sink.records import EXTENSIONS, Received
 from scripts.sink.server import Sink
 from tests.fixtures.daemons.smtp_send import ALICE, BOB, CONTENT, codes, connect, send_once, to
 from tests.fixtures.peers.scripted_peer import until
+from tests.fixtures.waiting import PATIENCE
 
 
 @pytest.mark.parametrize("extensions", [EXTENSIONS, EXTENSIONS - {"PIPELINING"}, frozenset()])
@@ -148,7 +149,7 @@ async def test_a_callback_is_awaited_before_the_reply() -> None:
 
     async with Sink(callback=slow_down) as sink:
         sending = asyncio.ensure_future(send_once(sink, to(BOB)))
-        await asyncio.wait_for(entered.wait(), 5)
+        await asyncio.wait_for(entered.wait(), PATIENCE)
         assert not sending.done()
         leave.set()
         assert codes(await sending) == [250]

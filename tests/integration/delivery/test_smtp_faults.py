@@ -23,6 +23,7 @@ from tests.fixtures.peers.scripted_peer import (
     ScriptedPeer,
     until,
 )
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from queued.waiting.watchdog import Phase
@@ -98,7 +99,7 @@ async def test_a_half_close_in_every_step_is_a_fault(phase: Phase) -> None:
     """No reply can come from a peer that has said its last, though it goes on listening: that is known at once."""
     async with ScriptedPeer(*BEFORE[phase], EOF) as peer:
         peer.go.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             result = await converse(peer, PATIENT)
         fault = fault_of(result)
         assert (fault.kind, fault.phase, fault.uncertain) == ("closed", phase, phase == "dot")

@@ -11,9 +11,8 @@ from queued.metrics import Queue
 from shared.postgres import database
 from shared.postgres.queries import where_query
 from tests.fixtures.database.results import WORKER
-from tests.fixtures.heard import PATIENCE
 from tests.fixtures.peers.proxy import relaying
-from tests.fixtures.waiting import eventually
+from tests.fixtures.waiting import PATIENCE, eventually
 
 if TYPE_CHECKING:
     from shared.observe.metrics_totals import Reading

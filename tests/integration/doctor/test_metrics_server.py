@@ -17,7 +17,8 @@ from shared.config.metrics import ListenAddress
 from shared.errors import ListenFailed
 from shared.observe import metrics_server
 from shared.observe.metrics_server import MetricsServer, Page
-from tests.fixtures.heard import PATIENCE, Heard, until
+from tests.fixtures.heard import Heard, until
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

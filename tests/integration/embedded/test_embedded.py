@@ -27,6 +27,7 @@ from shared.postgres.embedded import embedded
 from shared.postgres.embedded.postmaster import ServerFiles
 from shared.postgres.embedded.server import EmbeddedServer
 from tests.fixtures.database.postgres import temporary_var
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,7 +136,7 @@ def test_four_concurrent_starts_make_one_server(var: Path) -> None:
     starters = [
         subprocess.Popen((sys.executable, "-c", ENSURE, var), stdout=subprocess.PIPE, text=True) for _ in range(4)
     ]
-    uris = {starter.communicate(timeout=60)[0].strip() for starter in starters}
+    uris = {starter.communicate(timeout=PATIENCE)[0].strip() for starter in starters}
     assert [starter.returncode for starter in starters] == [0, 0, 0, 0]
     assert uris == {embedded.ensure_running(var)}
     assert ServerFiles(var).log.read_text().count("starting PostgreSQL") == 1

@@ -26,7 +26,7 @@ from tests.fixtures.database.postgres import temporary_var
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DEADLINE = 30.0  # seconds
+DEADLINE = 120.0  # seconds
 START_AND_LINGER = """
 import pathlib, signal, sys
 from shared.postgres.embedded import embedded

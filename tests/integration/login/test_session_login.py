@@ -18,6 +18,7 @@ import trustme
 from argon2 import PasswordHasher
 
 from tests.fixtures.daemons.serving import HOSTNAME, MESSAGE, Dialogue, serving
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -81,7 +82,7 @@ async def test_a_user_may_relay_over_tls(
         """Checks the certificate's name though it connects to an address."""
 
         def __init__(self, port: int) -> None:
-            super().__init__("127.0.0.1", port, local_hostname="client.example", timeout=20)
+            super().__init__("127.0.0.1", port, local_hostname="client.example", timeout=PATIENCE)
             self._host = HOSTNAME
 
     def send(port: int) -> None:

@@ -23,6 +23,7 @@ from smtpd.login.user_sources import FileUsers, Several, TableUsers, WrittenUser
 from smtpd.login.users import Costs, UsersUnavailable
 from tests.fixtures.daemons.login import HASH, KEYS, PASSWORD, authentication, log_in
 from tests.fixtures.peers.proxy import relaying
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -221,7 +222,7 @@ async def test_while_postgresql_is_down_a_login_is_454_and_afterwards_it_works(
         for mechanism in ("PLAIN", "SCRAM-SHA-256"):
             assert (await log_in(auth, "alice", PASSWORD, mechanism)).reply.startswith("454 4.7.0 ")
         proxy.refuse = False
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while (await log_in(auth, "alice", PASSWORD, "SCRAM-SHA-256")).user is None:
                 pass
     assert heard.all("users.unavailable")

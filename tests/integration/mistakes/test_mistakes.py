@@ -22,6 +22,7 @@ from psycopg.conninfo import make_conninfo
 
 from shared.postgres.database import unusable
 from tests.fixtures.peers.certificates import Authority
+from tests.fixtures.waiting import PATIENCE
 from tests.integration.mistakes.table import OF_APPLICATIONS, OF_THE_DATABASE, TYPED, WRITTEN, Mistake
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from tests.fixtures.database.postgres import ServerUnderTest
 
-_PATIENCE: Final = 30.0  # seconds; a daemon that began to serve would run longer
 _PROGRAMS: Final = {
     "pillarbox": "scripts.cli",
     "smtpd": "smtpd",
@@ -76,7 +76,7 @@ class Place:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=_PATIENCE,
+            timeout=PATIENCE,
             check=False,
         )
 

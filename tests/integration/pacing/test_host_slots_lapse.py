@@ -27,6 +27,7 @@ from scripts.sink.server import Sink
 from shared.postgres import database as db
 from tests.fixtures.daemons.in_hand import in_hand
 from tests.fixtures.peers.scripted_peer import until
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -118,7 +119,7 @@ def expire(factory: Factory, worker: str) -> None:
 async def test_a_worker_cut_off_from_postgresql_closes_its_connections_before_others_take_its_slots(
     connections: db.Pool, factory: Factory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with Sink() as sink, asyncio.timeout(60):
+    async with Sink() as sink, asyncio.timeout(PATIENCE):
         one, two = Worker("one", connections, sink), Worker("two", connections, sink)
         one.connect()
         two.connect()
@@ -144,7 +145,7 @@ async def test_a_worker_that_goes_on_after_a_stop_uses_none_of_its_former_connec
     connections: db.Pool, factory: Factory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One had its message under way: that goes on to its end, and nothing else."""
-    async with Sink() as sink, asyncio.timeout(60):
+    async with Sink() as sink, asyncio.timeout(PATIENCE):
         worker = Worker("one", connections, sink)
         worker.connect()
         await worker.send(LIMIT)

@@ -19,7 +19,7 @@ from queued.pacing.pace_shared import PORTION, Shares
 from queued.waiting.deferral import Deferral
 from shared.config.queued.pacing import Pacing
 from shared.postgres import database as db
-from tests.fixtures.waiting import eventually
+from tests.fixtures.waiting import PATIENCE, eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -73,7 +73,7 @@ class Table:
 
 async def until_turn(paces: Paces, fields: Fields = MAIL) -> Turn:
     """Ask until there is a turn, as soon as it may be free."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while True:
             asked = paces.ask(fields)
             if isinstance(asked, Turn):
@@ -167,7 +167,7 @@ async def test_two_workers_share_the_slots_of_one_limit(pool: db.Pool, factory: 
             done += 1
             turn.done()
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await asyncio.gather(deliver(one), deliver(two))
     assert (most, done) == (1, 10)
     for task in running:

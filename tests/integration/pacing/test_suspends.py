@@ -17,6 +17,7 @@ from queued.pacing.pace import Fields, Paces, Turn
 from queued.waiting.deferral import Deferral
 from shared.config.queued.pacing import Pacing
 from shared.postgres import database as db
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -200,7 +201,7 @@ async def test_every_change_is_announced_to_all(connection: db.Connection, datab
     await listener.execute("LISTEN pillarbox")
     await suspended(connection, destination=["example.com"])
     await db.fetch(connection, "suspend_remove", ids=None)
-    payloads = [notice.payload async for notice in listener.notifies(timeout=10, stop_after=2)]
+    payloads = [notice.payload async for notice in listener.notifies(timeout=PATIENCE, stop_after=2)]
     assert payloads == ["suspends:", "suspends:"]
     await listener.close()
 

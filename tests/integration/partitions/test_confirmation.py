@@ -19,14 +19,13 @@ from operate.partitions import run as partitions_run
 from scripts.cli import main
 from tests.fixtures.database.partitions import apply, assert_no_traces, bounds, configure, contents, pillarbox
 from tests.fixtures.database.postgres import LEAVES
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from tests.fixtures.database.factory import Factory
-
-PATIENCE = 30.0
 
 
 @pytest.fixture

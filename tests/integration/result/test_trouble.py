@@ -28,6 +28,7 @@ from tests.fixtures.database.results import (
 )
 from tests.fixtures.heard import until
 from tests.fixtures.peers.pooler import pooling
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +72,7 @@ async def test_results_are_kept_through_an_outage_and_recorded_once_after_it(fac
                 await heard.wait("result.unrecorded", failures)
             recorder.add([finished(c, DELIVERED, "success") for c in taken[10:]])
             assert recorder.unrecorded == 20
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await recorder.drained()
         assert recorder.unrecorded == 0
     assert {archived.id for archived in factory.archive()} == {c.id for c in taken}
@@ -104,7 +105,7 @@ async def test_a_success_with_a_refused_text_is_recorded_without_it(factory: Fac
         taken = await claim(factory.uri)
         poison = replace(DELIVERED, text=text)
         recorder.add([finished(c, poison if c is taken[4] else DELIVERED, "success") for c in taken])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await recorder.drained()
     assert factory.queue() == []
     assert [archived.result for archived in factory.archive()] == ["success"] * 9
@@ -121,7 +122,7 @@ async def test_results_do_not_depend_on_how_a_role_reads_null_in_arrays(factory:
     async with running_recorder(make_conninfo(factory.uri, options="-c array_nulls=off")) as recorder:
         one, two = await claim(factory.uri)
         recorder.add([finished(one, DELIVERED, "success"), deferred(two, datetime.now(UTC) + timedelta(hours=1))])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await recorder.drained()
     assert heard.all("result.refused") == []
     assert [row.id for row in factory.queue()] == [two.id]
@@ -157,7 +158,7 @@ async def test_an_endless_conflict_does_not_block_other_results(factory: Factory
         await until(lambda: recorder.unrecorded == 1, "the others to be recorded")
         await heard.wait("result.unrecorded")
         factory.sql("DROP TRIGGER mine ON pillarbox.attempts")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await recorder.drained()
     assert [archived.result for archived in factory.archive()] == ["success"] * 9
 
@@ -167,7 +168,7 @@ async def test_a_text_refused_with_any_error_class_is_left_out(factory: Factory,
     """Too long for an index of the operator's (54000), or a trigger that ends in an error of its own."""
     async with running_recorder(factory.uri) as recorder:
         refused = await nine_of_which_one_is_refused(factory, recorder, code)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await recorder.drained()
     assert factory.queue() == []
     said = {row.queue__id: row.reply_text for row in factory.attempts()}
@@ -186,10 +187,10 @@ async def test_a_result_refused_for_an_unknown_reason_does_not_block_others(fact
         for first in range(0, 300, 10):
             recorder.add(results[first : first + 10])
             await asyncio.sleep(0.01)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await until(lambda: recorder.unrecorded == 1, "the others to be recorded")
         factory.sql("DROP TRIGGER mine ON pillarbox.attempts")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await recorder.drained()
     assert len(factory.archive()) == 300
 
@@ -206,7 +207,7 @@ async def test_however_many_results_are_not_taken_others_are_recorded_at_once(fa
         async with asyncio.timeout(5):  # one pause for each took half a minute
             await until(lambda: recorder.unrecorded == 20, "the others to be recorded")
         factory.sql("DROP TRIGGER mine ON pillarbox.attempts")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await recorder.drained()
     assert len(factory.archive()) == len(factory.attempts()) == 40
 
@@ -222,7 +223,7 @@ async def test_a_result_without_its_refused_text_still_notifies_and_reschedules(
         [c] = await claim(factory.uri)
         poison = replace(FAILED if result else DEFERRED, text="a\0b", enhanced=None)
         recorder.add([finished(c, poison, result) if result else deferred(c, later, poison)])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await recorder.drained()
     assert [archived.result for archived in factory.archive()] == ([result] if result else [])
     assert len(factory.sql("SELECT FROM pillarbox.notices")) == bool(result)
@@ -235,7 +236,7 @@ async def test_a_success_refused_by_the_history_is_finished(factory: Factory, he
     factory.sql("ALTER TABLE pillarbox.attempts ADD CONSTRAINT mine CHECK (queue__id <> 2) NOT VALID")
     async with running_recorder(factory.uri) as recorder:
         recorder.add([finished(c, DELIVERED, "success") for c in await claim(factory.uri)])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await recorder.drained()
     assert factory.queue() == []
     assert len(factory.archive()) == 3
@@ -265,7 +266,7 @@ async def test_a_result_refused_in_every_form_keeps_its_claim_until_recorded(
         ]  # so this one stays in flight, and the heartbeat renews its lease
         await until(lambda: len(heard.all("result.refused")) > 4, "it to be tried again")
         factory.sql("ALTER TABLE pillarbox.archive DROP CONSTRAINT mine")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await recorder.drained()
     assert sorted(in_flight.recorded_ids) == [1, 2, 3]
     assert len(factory.archive()) == 3
@@ -282,7 +283,7 @@ async def test_a_result_during_a_concurrent_hold_is_recorded_after_it(factory: F
             recorder.add([finished(c, DELIVERED, "success")])
             await until(lambda: factory.waiting(RECORDER), "the recorder to meet the move")
             operator.commit()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await recorder.drained()
     assert heard.all("result.refused") == []
     assert factory.queue() == []
@@ -299,7 +300,7 @@ async def test_a_locked_row_does_not_block_other_results(factory: Factory, heard
             recorder.add([finished(c, DELIVERED, "success") for c in taken])
             await until(lambda: recorder.unrecorded == 1, "all the others to be recorded")
             assert {row.id for row in factory.queue()} == {ids[2]}
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await recorder.drained()
     assert sorted(row.id for row in factory.archive()) == ids
     assert heard.all("result.unrecorded")
@@ -317,7 +318,7 @@ async def test_however_many_rows_are_locked_other_results_are_recorded_soon(fact
             recorder.add([finished(c, DELIVERED, "success") for c in taken])
             async with asyncio.timeout(15):  # a wait of two seconds for each took a minute
                 await until(lambda: {row.id for row in factory.archive()} >= set(ids[25:]), "the others to be recorded")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await recorder.drained()
     assert sorted(row.id for row in factory.archive()) == sorted(ids)
     assert len(heard.all("result.unrecorded")) < len(ids)
@@ -333,7 +334,7 @@ async def test_a_locked_row_does_not_block_other_results_behind_a_pooler(factory
                 operator.execute("SELECT FROM pillarbox.queue WHERE id = %s FOR UPDATE", (ids[0],))
                 recorder.add([finished(c, DELIVERED, "success") for c in taken])
                 await until(lambda: recorder.unrecorded == 1, "the others to be recorded")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 await recorder.drained()
     assert sorted(row.id for row in factory.archive()) == ids
 

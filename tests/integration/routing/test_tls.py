@@ -27,7 +27,7 @@ from shared.config.smtpd.settings import Server
 from shared.config.smtpd.tls import ClientCertificates, Tls
 from shared.errors import ConfigError
 from smtpd.tls import Certificates, TlsFacts, certificate_user, facts, refuse_ended
-from tests.fixtures.heard import PATIENCE
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -34,6 +34,7 @@ from tests.fixtures.database.killable import Killable
 from tests.fixtures.database.postgres import LEAVES, choose, temporary_var
 from tests.fixtures.database.results import FAILED, claim, finished, running_recorder
 from tests.fixtures.heard import until
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +73,7 @@ async def test_maintenance_continues_while_a_foreign_login_holds_all_advisory_lo
     factory.row(status="DELETE")
     connection = await db.connect(factory.uri, "worker")
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             assert await Maintainer("worker", Maintenance()).round_if_elected(connection)
             assert factory.queue() == []
             assert await Notices(Bounces()).send_due(connection) == 0
@@ -157,7 +158,7 @@ async def test_a_full_notification_queue_does_not_block_mail_or_results(heard: H
             with full_of_notifications(server.uri), psycopg.connect(server.uri, autocommit=True) as owner:
                 with pytest.raises(psycopg.errors.ProgramLimitExceeded):
                     owner.execute("NOTIFY pillarbox")
-                async with asyncio.timeout(30), running_spool(server.uri) as spool:
+                async with asyncio.timeout(PATIENCE), running_spool(server.uri) as spool:
                     await spool.submit(submission(recipient("1")))  # alone
                     crowd = [recipient("2", str(n)) for n in range(4)]
                     await spool.submit(submission(*crowd))  # in one round trip
@@ -174,7 +175,7 @@ async def test_a_full_notification_queue_does_not_block_mail_or_results(heard: H
                 accounts.connection.close()
                 claimed = await claim(server.uri, 100)
                 assert len(claimed) == 26  # all of them
-                async with asyncio.timeout(30), running_recorder(server.uri) as recorder:
+                async with asyncio.timeout(PATIENCE), running_recorder(server.uri) as recorder:
                     recorder.add([finished(c, FAILED, "failed") for c in claimed])
                     await recorder.drained()
                 assert owner.execute("SELECT count(*) FROM pillarbox.archive").fetchone() == (26,)

@@ -15,6 +15,7 @@ import pytest
 
 from tests.fixtures.database.listening import LISTEN
 from tests.fixtures.database.results import DELIVERED, claim, deferred, finished, running_recorder
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from tests.fixtures.database.factory import Factory
@@ -81,7 +82,7 @@ def test_making_mail_due_notifies_its_worker(factory: Factory) -> None:
         listening.execute(LISTEN)
         change(factory, "UPDATE pillarbox.mail SET next_retry = now() WHERE partition = '5'")
         change(factory, "UPDATE pillarbox.mail SET state = 'DELIVER' WHERE partition = '6'")
-        heard = [n.payload for n in listening.notifies(timeout=20, stop_after=2)]
+        heard = [n.payload for n in listening.notifies(timeout=PATIENCE, stop_after=2)]
     assert heard == ["5", "6"]
 
 

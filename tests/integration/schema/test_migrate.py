@@ -24,6 +24,7 @@ from tests.fixtures.database.operating import write_config
 from tests.fixtures.database.postgres import LEAVES
 from tests.fixtures.database.results import claim
 from tests.fixtures.heard import until
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -127,7 +128,7 @@ def test_a_database_of_another_encoding_is_refused_before_the_first_migration(
     other_encoding: str, tmp_path: Path, command: str
 ) -> None:
     line = words(command, write_config(tmp_path, other_encoding))
-    done = subprocess.run(line, check=False, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(line, check=False, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode != 0
     assert re.search(
         r'database "\w+" has the encoding (LATIN1|SQL_ASCII), and Pillarbox needs UTF8',
@@ -168,7 +169,7 @@ def test_the_first_run_migrates_everything_and_the_next_nothing(empty_database: 
 
 def test_concurrent_migrations_apply_each_step_once(empty_database: str) -> None:
     both = [start(empty_database) for _ in range(2)]
-    done = [name for each in both for name in each.communicate(timeout=60)[0].split()]
+    done = [name for each in both for name in each.communicate(timeout=PATIENCE)[0].split()]
     assert [each.returncode for each in both] == [0, 0]
     assert sorted(done) == [*(migration.name for migration in known()), *LATER]
     check(empty_database)
@@ -177,12 +178,12 @@ def test_concurrent_migrations_apply_each_step_once(empty_database: str) -> None
 def test_a_kill_inside_a_step_keeps_earlier_steps(empty_database: str, tmp_path: Path) -> None:
     kill = {"PILLARBOX_FAIL": f"migrate.before_commit:kill:{len(known()) + 2}"}
     migrating = start(empty_database, **kill, PILLARBOX_FAIL_MARK=str(tmp_path / "killed"))
-    migrating.communicate(timeout=60)
+    migrating.communicate(timeout=PATIENCE)
     assert migrating.returncode < 0
     with psycopg.connect(empty_database) as connection:
         applied = connection.execute("SELECT name FROM pillarbox.migrations ORDER BY number").fetchall()
     assert applied == [*((migration.name,) for migration in known()), (LATER[0],)]
-    assert start(empty_database).communicate(timeout=60)[0].split() == LATER[1:]
+    assert start(empty_database).communicate(timeout=PATIENCE)[0].split() == LATER[1:]
 
 
 async def test_a_kill_during_the_first_step_leaves_nothing(empty_database: str) -> None:
@@ -203,7 +204,7 @@ async def test_a_kill_during_the_first_step_leaves_nothing(empty_database: str) 
 
         await until(half_way, "the migration to be held up half-way")
         migrating.kill()
-        migrating.communicate(timeout=20)
+        migrating.communicate(timeout=PATIENCE)
         holding.rollback()
     assert migrating.returncode < 0
     assert migrate(empty_database, LEAVES).applied == tuple(migration.name for migration in known())

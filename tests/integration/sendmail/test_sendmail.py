@@ -18,8 +18,9 @@ from scripts.sendmail import spool
 from scripts.sendmail.command import DATA, NO_USER, OK, TEMPORARY, UNAVAILABLE, USAGE
 from scripts.sendmail.message import Outgoing
 from tests.fixtures.daemons.serving import serving
-from tests.fixtures.database.operating import PATIENCE, ROOT
+from tests.fixtures.database.operating import ROOT
 from tests.fixtures.peers.free_port import free_port
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -17,6 +17,7 @@ from queued.values import Body
 from scripts.dev.peers import how_to_get
 from tests.fixtures.daemons.signing import MESSAGE, arc, claimed, key, key_files, rule, signer
 from tests.fixtures.peers.fake_dns import FakeDns
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +45,7 @@ async def judged(zone: FakeDns, message: bytes) -> str:
     verifier = await asyncio.create_subprocess_exec(
         perl, "-e", _VERIFIER, stdin=pipe, stdout=pipe, stderr=pipe, env=environ
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         said, complaint = await verifier.communicate(message)
     if b"Can't locate Mail/DKIM" in complaint:
         pytest.skip(how_to_get("dkimproxy-verify"))

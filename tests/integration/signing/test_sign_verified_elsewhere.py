@@ -16,6 +16,7 @@ from queued.values import Body
 from shared.mail.submitted import as_submitted
 from tests.fixtures.daemons.signing import MESSAGE, claimed, key, key_files, rule, signer
 from tests.fixtures.peers.fake_dns import FakeDns
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +33,7 @@ async def judged(program: Path, zone: FakeDns, message: bytes) -> list[str]:
     environ = {**os.environ, "RES_NAMESERVERS": "127.0.0.1", "RES_OPTIONS": f"port:{zone.port} retrans:1 retry:2"}
     pipe = asyncio.subprocess.PIPE
     verifier = await asyncio.create_subprocess_exec(program, stdin=pipe, stdout=pipe, stderr=pipe, env=environ)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         said, complaint = await verifier.communicate(message)
     assert verifier.returncode == 0, complaint.decode()
     return re.findall(r"(?m)^verify result: (.*)$", said.decode())

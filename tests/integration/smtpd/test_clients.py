@@ -29,7 +29,7 @@ from tests.fixtures.daemons.submitting import (
     run_msmtp,
     settings,
 )
-from tests.fixtures.heard import PATIENCE
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,7 +129,7 @@ async def test_msmtp_submits_with_tls_and_auth(
     async with serving(factory.uri, **settings(authority, tls)) as port:
         await run_msmtp(
             msmtp,
-            *("--host=127.0.0.1", f"--port={port}", "--domain=client.example", "--timeout=20", "--file=/dev/null"),
+            *("--host=127.0.0.1", f"--port={port}", "--domain=client.example", "--timeout=60", "--file=/dev/null"),
             *("--tls=on", f"--tls-starttls={'on' if tls == 'starttls' else 'off'}"),
             *(f"--tls-trust-file={authority.file}", f"--tls-host-override={HOSTNAME}"),
             *(f"--auth={mechanism.lower()}", "--user=alice", f"--passwordeval=echo '{PASSWORD}'"),
@@ -143,7 +143,7 @@ async def test_msmtp_chooses_scram(factory: Factory, authority: Authority, msmtp
     async with serving(factory.uri, **settings(authority, "starttls")) as port:
         said = await run_msmtp(
             msmtp,
-            *("--host=127.0.0.1", f"--port={port}", "--timeout=20", "--file=/dev/null"),
+            *("--host=127.0.0.1", f"--port={port}", "--timeout=60", "--file=/dev/null"),
             *("--tls=on", f"--tls-trust-file={authority.file}", f"--tls-host-override={HOSTNAME}"),
             *("--auth=on", "--user=alice", f"--passwordeval=echo '{PASSWORD}'", f"--from={SENDER}", "--", RECIPIENT),
             text=TEXT,

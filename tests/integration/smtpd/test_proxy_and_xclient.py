@@ -19,6 +19,7 @@ from smtpd.login.user_sources import FileUsers
 from smtpd.login.users import UsersUnavailable
 from tests.fixtures.daemons.login import HASH
 from tests.fixtures.daemons.serving import HOSTNAME, MESSAGE, Dialogue, serving
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +52,7 @@ async def proxied(port: int, header: bytes, *pieces: bytes) -> tuple[asyncio.Str
 
 
 async def line(reader: asyncio.StreamReader) -> bytes:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         return await reader.readline()
 
 

@@ -19,7 +19,7 @@ from scramp import ScramClient
 from tests.fixtures.daemons.login import PASSWORD
 from tests.fixtures.daemons.serving import HOSTNAME, serving
 from tests.fixtures.daemons.submitting import RECIPIENT, SENDER, TEXT, arrived, named, run_curl, run_msmtp, settings
-from tests.fixtures.heard import PATIENCE
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,7 +112,7 @@ async def test_offering_scram_plus_does_not_exclude_other_clients(
     async with serving(factory.uri, **settings(authority, "starttls", ["SCRAM-SHA-256-PLUS", "SCRAM-SHA-256"])) as port:
         await run_msmtp(
             msmtp,
-            *("--host=127.0.0.1", f"--port={port}", "--timeout=20", "--file=/dev/null"),
+            *("--host=127.0.0.1", f"--port={port}", "--timeout=60", "--file=/dev/null"),
             *("--tls=on", f"--tls-trust-file={authority.file}", f"--tls-host-override={HOSTNAME}"),
             *("--auth=scram-sha-256", "--user=alice", f"--passwordeval=echo '{PASSWORD}'"),
             *(f"--from={SENDER}", "--", RECIPIENT),

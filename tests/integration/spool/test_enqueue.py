@@ -20,6 +20,7 @@ from shared.mail.partition import partition_id
 from shared.postgres import database as db
 from tests.fixtures.database.listening import LISTEN
 from tests.fixtures.database.logins import name_of
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -242,7 +243,7 @@ def test_an_application_may_leave_notification_to_the_poll(factory: Factory) -> 
         assert list(listening.notifies(timeout=0.2)) == []
         application.execute(f"{ENQUEUE})".encode(), {"content": CONTENT})  # the local setting has ended
         application.commit()
-        assert len(list(listening.notifies(timeout=20, stop_after=1))) == 1
+        assert len(list(listening.notifies(timeout=PATIENCE, stop_after=1))) == 1
     assert len(factory.queue()) == 4
 
 
@@ -252,5 +253,5 @@ def test_workers_are_notified_at_commit(factory: Factory) -> None:
         application.execute(f"{ENQUEUE}, deliver_at => now() + interval '1 day')".encode(), {"content": CONTENT})
         assert list(listening.notifies(timeout=0.1)) == []
         application.commit()
-        heard = [n.payload for n in listening.notifies(timeout=20, stop_after=1)]
+        heard = [n.payload for n in listening.notifies(timeout=PATIENCE, stop_after=1)]
     assert heard == [partition_id("example.com", 6)]

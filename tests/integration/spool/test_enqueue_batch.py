@@ -15,6 +15,7 @@ import pytest
 
 from tests.fixtures.database.listening import LISTEN
 from tests.fixtures.database.principals import acting, agent, principal
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -180,7 +181,7 @@ def test_a_large_batch_is_queued_whole_and_notifies_each_partition_once(factory:
         listening.execute(LISTEN)
         ids = batch(factory, asked)
         partids = {row.partid for row in factory.queue()}
-        heard = [n.payload for n in listening.notifies(timeout=20, stop_after=len(partids))]
+        heard = [n.payload for n in listening.notifies(timeout=PATIENCE, stop_after=len(partids))]
         assert list(listening.notifies(timeout=0)) == []
     assert sorted(heard) == sorted(map(str, partids))
     bodies = factory.bodies()

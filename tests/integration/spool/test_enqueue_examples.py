@@ -17,6 +17,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.fixtures.database.logins import name_of
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from tests.fixtures.database.factory import Factory
@@ -72,6 +73,6 @@ async def ran(library: str, uri: str) -> str:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    said, complaints = await asyncio.wait_for(process.communicate(), 60)
+    said, complaints = await asyncio.wait_for(process.communicate(), PATIENCE)
     assert process.returncode == 0, complaints.decode()
     return said.decode()

@@ -14,7 +14,8 @@ import pytest
 from shared.postgres import database as db
 from shared.postgres import wakeup
 from tests.fixtures.daemons.submissions import recipient, running_spool, submission
-from tests.fixtures.heard import PATIENCE, until
+from tests.fixtures.heard import until
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from shared.postgres import database as db
 from shared.postgres import wakeup
-from tests.fixtures.heard import PATIENCE, until
+from tests.fixtures.heard import until
 from tests.fixtures.peers.pooler import pooling
 from tests.fixtures.peers.proxy import relaying
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

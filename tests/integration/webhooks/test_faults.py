@@ -22,6 +22,7 @@ from shared.config.queued.webhooks import Webhooks
 from shared.postgres import database as db
 from tests.fixtures.heard import until
 from tests.fixtures.queue.hooked import SECRET, declared
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -253,7 +254,7 @@ async def test_a_slow_endpoint_delays_no_other_and_one_worker_serves_them(
     tasks = [asyncio.create_task(worker.run()) for worker in workers]
     try:
         factory.row()
-        await asyncio.wait_for(stuck.wait(), 20)
+        await asyncio.wait_for(stuck.wait(), PATIENCE)
         await until(lambda: len(quick.taken) == 1, "the first event")
         rows = factory.rows(20)
         await until(lambda: len(quick.taken) == 21, "the other events")

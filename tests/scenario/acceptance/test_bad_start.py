@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-DEADLINE = 30.0  # seconds; a daemon that began to serve would outlive it
+DEADLINE = 120.0  # seconds; a daemon that began to serve would outlive it
 UNAVAILABLE, CONFIG = 69, 78
 NOWHERE = "postgresql://pillarbox@127.0.0.1:1/none"
 SERVING = re.compile(r"daemon\.started|(?:all|queued): worker")

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fixtures.daemons.system import PATIENCE, ROOT
+from tests.fixtures.daemons.system import ROOT
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

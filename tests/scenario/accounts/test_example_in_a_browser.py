@@ -21,10 +21,10 @@ from scripts.sink.show import folder as of_sink
 from scripts.sink.store import Store
 from shared.postgres.embedded import embedded
 from tests.fixtures.daemons.running_up import Up
-from tests.fixtures.daemons.system import PATIENCE, ROOT
+from tests.fixtures.daemons.system import ROOT
 from tests.fixtures.database.postgres import temporary_var
 from tests.fixtures.peers.chromium import browsing, chromium
-from tests.fixtures.waiting import eventually
+from tests.fixtures.waiting import PATIENCE, eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

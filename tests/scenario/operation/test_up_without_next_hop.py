@@ -23,7 +23,7 @@ from tests.fixtures.daemons.running_up import Up
 from tests.fixtures.daemons.submit import Client, numbered
 from tests.fixtures.daemons.system import FAULTS, ROOT
 from tests.fixtures.database.postgres import temporary_var
-from tests.fixtures.waiting import eventually
+from tests.fixtures.waiting import PATIENCE, eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,7 @@ async def pillarbox(folder: Path, *words: str) -> tuple[int, str, str]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         out, err = await process.communicate()
     assert process.returncode is not None
     return process.returncode, out.decode(), err.decode()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from queued import dispatch
 from queued.dispatch import Dispatcher
 from shared.config.queued.settings import Claim
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,7 +134,7 @@ async def test_what_waits_for_room_for_its_body_is_given_back_when_stopping() ->
 
         def relieve(self) -> None: ...
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         queue = await _ran([list(_PROVEN)], 9, Full)
     assert not [each for each in queue.did if isinstance(each, int)]
     assert queue.dismissed == list(_PROVEN)
@@ -145,6 +146,6 @@ async def test_a_worker_without_room_for_long_claims_what_fits(monkeypatch: pyte
             self.did.append("relieve")
 
     monkeypatch.setattr(dispatch, "_STARVED", 0.0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         queue = await _ran([[100]], 1, Starved, counted=990)
     assert queue.did[:2] == ["relieve", "claim 10"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from shared import lifecycle
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -30,6 +31,6 @@ async def test_a_part_that_goes_on_is_cancelled_again(monkeypatch: pytest.Monkey
         pass
 
     serving: Awaitable[None] = lifecycle.serve({"stubborn": stubborn(), "ends": ends()}, "ready", stop)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         with pytest.raises(lifecycle.PartDied, match=r"^ends: "):
             await serving
