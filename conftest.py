@@ -62,6 +62,7 @@ pytest_plugins = [
     "tests.fixtures.peers.hooks",
     "tests.fixtures.database.lake",
     "tests.fixtures.daemons.line_fuzz",
+    "tests.fixtures.daemons.logs",
     "tests.fixtures.database.logins",
     "tests.fixtures.database.operating",
     "tests.fixtures.peers.peers",

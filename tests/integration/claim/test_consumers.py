@@ -30,15 +30,17 @@ if TYPE_CHECKING:
     from tests.fixtures.heard import Heard
 
 ROWS, BATCH = 1000, 20
-LEASE = timedelta(milliseconds=1200)
+LEASE = timedelta(seconds=2)
 SETTINGS = Claim.model_validate({"lease": "15m", "poll": "1ms"})
 
 
-async def consume(uri: str, name: str, left: asyncio.Event) -> list[int]:
+async def consume(uri: str, name: str, left: asyncio.Event, ready: asyncio.Barrier) -> list[int]:
     """Claim and settle until nothing is queued: an empty claim may only mean that the others hold the rest."""
     pool = await db.open_pool(uri, name, 1)
     claimer, recorder = Claimer("true", name, SETTINGS), Recorder(pool, name, 1)
     taken: list[int] = []
+    async with pool.connection():
+        await ready.wait()  # else the first may have done it all before the last is connected
     while not left.is_set():
         async with pool.connection() as connection:
             got = await claimer.take(connection, BATCH)
@@ -60,9 +62,9 @@ async def test_each_of_a_thousand_rows_is_consumed_exactly_once(factory: Factory
     for partid, message in zip(("1", "2", "4", "6", None) * 2, messages, strict=True):
         factory.rows(ROWS // 10, partid=partid, message=message)
     ids = [row.id for row in factory.queue()]
-    left = asyncio.Event()
+    left, ready = asyncio.Event(), asyncio.Barrier(consumers)
     async with asyncio.timeout(PATIENCE):
-        shares = await asyncio.gather(*(consume(factory.uri, f"consumer-{n}", left) for n in range(consumers)))
+        shares = await asyncio.gather(*(consume(factory.uri, f"consumer-{n}", left, ready) for n in range(consumers)))
     assert Counter(id_ for share in shares for id_ in share) == Counter(ids)
     assert sum(bool(share) for share in shares) > 1, "one did it all: nothing was proven"
     assert [row.id for row in factory.archive()] == ids
@@ -133,7 +135,7 @@ async def rival_claims(uri: str, over: asyncio.Event) -> list[Claimed]:
 
 @pytest.mark.slow
 async def test_a_delivery_longer_than_its_lease_is_made_once(factory: Factory, heard: Heard) -> None:
-    id_ = slow(factory, 4)  # more than three leases
+    id_ = slow(factory, 7)  # more than three leases
     over = asyncio.Event()
     async with Sink() as sink, dispatching(factory.uri, sink.port, LEASE) as dispatcher:
         await until(lambda: dispatcher.inflight == 1)

@@ -177,7 +177,7 @@ async def test_a_killed_worker_stays_registered_until_it_is_not_live(system: Sys
     worker.signal(signal.SIGKILL)
     await worker.ended()
     assert await system.value("SELECT count(*) FROM workers") == 1
-    await system.until("SELECT NOT live FROM workers_seen", limit=15)
+    await system.until("SELECT NOT live FROM workers_seen")
 
 
 async def test_mail_selected_by_the_condition_is_removed_from_the_unserved_list(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.fixtures.database.postgres import ServerUnderTest
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-FAST = 1.0  # seconds
+FAST = 5.0  # seconds
 
 
 @pytest.fixture(scope="module")

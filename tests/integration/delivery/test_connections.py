@@ -11,6 +11,7 @@ from queued.smtp.pool import ConnectionPool, Rest, ReuseLimits, SessionWanted
 from queued.smtp.transaction import ConversationError, Timeouts, Transaction
 from queued.values import PoolClosedError
 from scripts.sink.server import Sink
+from tests.fixtures.peers.free_port import free_port
 from tests.fixtures.peers.scripted_peer import CLOSE, PLAIN, ScriptedPeer, until
 from tests.fixtures.waiting import PATIENCE
 
@@ -127,8 +128,7 @@ async def test_a_connection_out_of_step_is_not_kept() -> None:
 
 
 async def test_a_failed_connection_holds_no_slot() -> None:
-    async with Sink() as sink:
-        port = sink.port
+    port = free_port()
     pool = make_pool(concurrency=1)
     for _ in range(3):  # a slot lost on the way would make the second wait for ever
         async with asyncio.timeout(PATIENCE):

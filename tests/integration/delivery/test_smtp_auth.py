@@ -255,7 +255,7 @@ async def test_a_hostile_host_learns_no_secret(authority: Authority, how: str) -
     mechanism, script, text = HOSTILE[how]
     async with scripted(authority, offering(mechanism), *script) as peer:
         sections = relay(peer.port, authority)
-        sections["timeout"] = {"auth": "500ms"}
+        sections["timeout"] = {"auth": "2s"}
         async with routing({}, **sections) as routed, asyncio.timeout(PATIENCE):
             result = await routed.send_one()
         assert not any(line.startswith(b"MAIL") for line in peer.heard)

@@ -13,6 +13,7 @@ from queued.smtp.transaction import ConversationError, Timeouts
 from scripts.sink.records import EXTENSIONS, Received
 from scripts.sink.server import Sink
 from tests.fixtures.daemons.smtp_send import ALICE, BOB, CONTENT, codes, connect, send_once, to
+from tests.fixtures.peers.free_port import free_port
 from tests.fixtures.peers.scripted_peer import until
 from tests.fixtures.waiting import PATIENCE
 
@@ -235,8 +236,7 @@ async def test_a_connection_over_the_hosts_limit_is_refused() -> None:
 
 
 async def test_a_refused_connection_is_a_connect_fault() -> None:
-    async with Sink() as sink:
-        port = sink.port
+    port = free_port()
     with pytest.raises(ConversationError) as caught:
         await SmtpConnection.open("127.0.0.1", port, hostname="h.example", timeouts=Timeouts())
     assert (caught.value.fault.kind, caught.value.fault.phase) == ("connect", "connect")

@@ -165,7 +165,7 @@ async def test_a_change_stops_in_time_and_the_same_with_after_does_the_rest(syst
 
 async def test_a_request_that_is_killed_leaves_exact_counts(system: System, factory: Factory) -> None:
     ids = factory.rows(1200)
-    async with Api(system, await system.httpd(timeout={"query": "60s"})) as api:
+    async with Api(system, await system.httpd(timeout={"query": "3m"})) as api:
         client = await api.caller("olga", "operator", kind="person")
         with factory.another("in the way") as session:
             session.execute("SELECT FROM pillarbox.queue WHERE id = %s FOR UPDATE", (ids[1100],))
@@ -184,7 +184,7 @@ async def test_a_request_that_is_killed_leaves_exact_counts(system: System, fact
 
 async def test_a_statement_that_takes_too_long_is_cancelled_and_says_so(system: System, factory: Factory) -> None:
     factory.rows(3)
-    async with Api(system, await system.httpd(timeout={"query": "200ms"})) as api:
+    async with Api(system, await system.httpd(timeout={"query": "2s"})) as api:
         client = await api.caller("olga", "operator", kind="person")
         with factory.another() as session:
             session.execute("LOCK TABLE pillarbox.queue IN ACCESS EXCLUSIVE MODE")

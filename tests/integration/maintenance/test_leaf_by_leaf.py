@@ -39,8 +39,8 @@ ALTER FUNCTION pillarbox.maintain_overdue RENAME TO swift;
 CREATE FUNCTION pillarbox.maintain_overdue(a timestamptz, b interval, c integer, d timestamptz, e text[])
 RETURNS TABLE (leaf text, id bigint, partid text, due timestamptz) LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM pg_sleep(cardinality(e) * 0.02);
-    IF 'queue_def_leaf07' = ANY (e) THEN PERFORM pg_sleep(9); END IF;
+    PERFORM pg_sleep(cardinality(e) * 0.06);
+    IF 'queue_def_leaf07' = ANY (e) THEN PERFORM pg_sleep(60); END IF;
     RETURN QUERY SELECT * FROM pillarbox.swift(a, b, c, d, e);
 END $$
 """
@@ -115,7 +115,7 @@ async def test_every_leaf_is_visited_although_no_round_is_complete(
     split: Factory, connection: db.Connection, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One leaf for which no time is enough costs the others a round."""
-    monkeypatch.setattr(maintain, "_STEP", 0.2)
+    monkeypatch.setattr(maintain, "_STEP", 0.6)
     split.sql(SLOW)
     split.sql("UPDATE pillarbox.queue SET next_retry = now() - interval '2 minutes'")  # found by a smaller look too
     maintainer = Maintainer("worker", Maintenance())

@@ -15,6 +15,7 @@ from queued.maintain import Maintainer
 from shared.config.queued.settings import Maintenance
 from shared.postgres import database as db
 from tests.fixtures.database.listening import LISTEN
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -166,7 +167,7 @@ async def test_workers_of_overdue_mail_of_any_class_are_notified(
     factory.lease([leased], ends=HOUR)
     factory._connection.execute(LISTEN)
     await one_round(connection, overdue="1m")
-    payloads = sorted(n.payload for n in factory._connection.notifies(timeout=1, stop_after=2))
+    payloads = sorted(n.payload for n in factory._connection.notifies(timeout=PATIENCE, stop_after=2))
     assert payloads == ["", "1"]
     assert heard.all("maintain.renotified") == [{"partitions": 2}]
 
@@ -178,7 +179,7 @@ async def test_the_backlog_of_one_leaf_does_not_prevent_notifications_of_others(
     factory.row(partid="4", due=-HOUR)
     factory._connection.execute(LISTEN)
     await one_round(connection, overdue="1m")
-    assert sorted(n.payload for n in factory._connection.notifies(timeout=1, stop_after=2)) == ["1", "4"]
+    assert sorted(n.payload for n in factory._connection.notifies(timeout=PATIENCE, stop_after=2)) == ["1", "4"]
 
 
 async def test_partitions_of_coming_days_are_created_once(

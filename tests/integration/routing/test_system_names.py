@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from time import monotonic
 from typing import Any
 
 import pytest
 
 from queued.routing import system_names as under_test
 from queued.routing.system_names import SystemNames
+from tests.fixtures.waiting import PATIENCE
 
 
 async def test_system_names_are_resolved_and_addresses_returned_unchanged() -> None:
@@ -29,17 +29,15 @@ async def test_slow_names_block_only_their_own_threads(
     def slowly(host: str, *rest: Any, **options: Any) -> Any:
         asked.append(host)
         if host.startswith("slow"):
-            go.wait(10)
+            go.wait(PATIENCE)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.9", 0))]
 
     monkeypatch.setattr(socket, "getaddrinfo", slowly)
     names = SystemNames(threads=4)
     try:
         waiting = [asyncio.create_task(names.addresses(f"slow{n % 3}.test")) for n in range(100)]
-        began = monotonic()
         assert await names.addresses("quick.test") == ("192.0.2.9",)
         assert await asyncio.get_running_loop().run_in_executor(None, lambda: 7) == 7
-        assert monotonic() - began < 2
         assert not any(task.done() for task in waiting)
     finally:
         go.set()

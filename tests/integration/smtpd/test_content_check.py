@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +19,7 @@ from smtpd.policy.session import Envelope
 from tests.fixtures.heard import until
 from tests.fixtures.peers.free_port import free_port
 from tests.fixtures.peers.http_peer import CLOSE, DEAF, HANG, RESET, HttpPeer, verdict
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -115,9 +115,8 @@ async def test_an_invalid_answer_counts_as_down_and_is_logged_once(step: bytes |
 @pytest.mark.parametrize("step", [HANG, DEAF])
 async def test_a_silent_server_times_out(step: str, heard: Heard) -> None:
     async with HttpPeer(step) as peer:
-        started = monotonic()
-        assert await check(peer, b"x" * 8 * 2**20, timeout="200ms") == "down"
-    assert monotonic() - started < 5
+        async with asyncio.timeout(PATIENCE):
+            assert await check(peer, b"x" * 8 * 2**20, timeout="200ms") == "down"
     [event] = heard.all("content.unavailable")
     assert "0.2 s" in str(event["error"])
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AsyncExitStack
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -51,7 +50,7 @@ async def test_a_full_process_refuses_with_421_until_a_session_ends(database: st
 
 
 async def test_open_sessions_do_not_wait_for_refused_clients(database: str) -> None:
-    """300 clients knock all the time; the one that is served gets each reply within a bound."""
+    """300 clients knock all the time; the one that is served gets each reply before the most of them."""
     async with serving(database, load={"sessions": 1}) as port, Dialogue(port) as client:
         turned_away = 0
 
@@ -62,15 +61,15 @@ async def test_open_sessions_do_not_wait_for_refused_clients(database: str) -> N
                 turned_away += 1
 
         knocking = [asyncio.create_task(knock()) for _ in range(20)]
-        longest = 0.0
+        most = 0
         while turned_away < 300:
-            began = perf_counter()
+            before = turned_away
             assert (await client.ask(b"NOOP")).startswith("250")
-            longest = max(longest, perf_counter() - began)
+            most = max(most, turned_away - before)
         for each in knocking:
             each.cancel()
         await asyncio.gather(*knocking, return_exceptions=True)
-    assert longest < 2, "clients and server share this process and its processor, and still"
+    assert most <= 3 * 20, "so many are turned away while one command waits"
 
 
 async def test_a_lagging_process_refuses_clients_until_it_has_caught_up(database: str, heard: Heard) -> None:
@@ -91,7 +90,7 @@ async def test_a_lagging_process_refuses_clients_until_it_has_caught_up(database
 
 
 async def test_a_stressed_process_gives_each_client_less_time(database: str, heard: Heard) -> None:
-    settings = {"sessions": 4, "stress": 0.5, "patience": "100ms"}
+    settings = {"sessions": 4, "stress": 0.5, "patience": "2s"}
     async with serving(database, load=settings) as port, AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(Dialogue(port)) for _ in range(3)]
         assert (await clients[2].reply())[0].startswith("421")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from shared.errors import SpoolFull, SpoolUnavailable
-from tests.fixtures.daemons.serving import Dialogue, serving
+from tests.fixtures.daemons.serving import Dialogue, configured, listening
 from tests.fixtures.daemons.submissions import SPOOL, recipient, running_spool, submission
 from tests.fixtures.heard import until
 from tests.fixtures.peers.proxy import relaying
@@ -58,10 +58,10 @@ async def test_a_submitted_message_probes_the_server(factory: Factory) -> None:
 
 
 async def test_a_silent_server_is_waited_for_once(factory: Factory) -> None:
-    async with relaying(factory.uri) as proxy, running_spool(proxy.uri, timeout="300ms") as spool:
+    async with relaying(factory.uri) as proxy, running_spool(proxy.uri, timeout="2s") as spool:
         await spool.submit(submission())
         proxy.deaf()
-        proxy.delay = 5.0  # also for new connections
+        proxy.delay = 30.0  # also for new connections
         with pytest.raises(SpoolUnavailable):
             await spool.submit(submission())
         assert isinstance(spool.ready(), SpoolUnavailable)
@@ -96,7 +96,12 @@ async def test_mail_over_maxpending_is_refused_in_advance(factory: Factory) -> N
 
 
 async def test_a_client_is_refused_before_354_and_the_session_continues(factory: Factory, heard: Heard) -> None:
-    async with relaying(factory.uri) as proxy, serving(proxy.uri) as port, Dialogue(port) as client:
+    config = configured(spool={"timeout": "1m"})
+    async with (
+        relaying(factory.uri) as proxy,
+        listening(proxy.uri, config) as (port, _),
+        Dialogue(port) as client,
+    ):
         await client.submit()
         proxy.refuse = True
         proxy.cut()
@@ -109,7 +114,7 @@ async def test_a_client_is_refused_before_354_and_the_session_continues(factory:
         await client.envelope()
         started = monotonic()
         assert (await client.ask(b"DATA")).startswith("451 4.3.0")
-        assert monotonic() - started < 5.0
+        assert monotonic() - started < 40.0, "the time limit is a minute"
         proxy.refuse = False
         await heard.wait("spool.recovered")
         assert (await client.submit()).startswith("250")

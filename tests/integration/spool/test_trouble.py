@@ -128,7 +128,7 @@ async def test_idle_backends_that_are_killed_lose_no_message(factory: Factory, h
 async def test_a_commit_over_the_time_limit_is_given_up(
     factory: Factory, heard: Heard, stalled: psycopg.Connection[Any]
 ) -> None:
-    async with running_spool(factory.uri, timeout="200ms") as spool:
+    async with running_spool(factory.uri, timeout="2s") as spool:
         with pytest.raises(SpoolUnavailable):
             await spool.submit(submission())
         await until(lambda: not factory.waiting(SPOOL), "the server to forget the transaction")

@@ -202,9 +202,9 @@ async def test_a_pooled_session_hears_itself_so_echoes_come_from_another_session
         listener, other = await db.connect(through, "listener"), await db.connect(through, "other")
         try:
             await listener.execute("LISTEN pillarbox")
-            for sender, expected in ((listener, ["echo"]), (other, [])):
+            for sender, expected, waiting in ((listener, ["echo"], PATIENCE), (other, [], 1)):
                 await sender.execute("SELECT pg_notify('pillarbox', 'echo')")
-                assert [n.payload async for n in listener.notifies(timeout=1)] == expected
+                assert [n.payload async for n in listener.notifies(timeout=waiting, stop_after=1)] == expected
         finally:
             await listener.close()
             await other.close()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PROCESSES = 3
 # Seconds for a new client: a Python starts and imports on a machine that is busy with the test.
-NOBODY_WAITS_LONGER = 10.0
+NOBODY_WAITS_LONGER = 60.0
 
 
 def children(smtpd: Daemon) -> dict[str, int]:

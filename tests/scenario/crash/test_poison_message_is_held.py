@@ -24,7 +24,7 @@ INNOCENTS = 60
 LIMIT = 3
 POISON = "poison.greylist@hazel.example"
 COMPANION = "companion@hazel.example"  # of the same message
-CLAIM = {"inflight": 100, "batch": 100, "lease": "1s", "poll": "100ms"}
+CLAIM = {"inflight": 100, "batch": 100, "lease": "2s", "poll": "100ms"}
 
 
 class Lethal(Sink):
@@ -56,7 +56,7 @@ async def restart_until_held(system: System, sink: Lethal, worker: Daemon) -> No
             await worker.start()
 
     restarting = asyncio.create_task(restart())
-    await system.until("SELECT count(*) > 0 FROM queue WHERE status = 'HOLD'", limit=60)
+    await system.until("SELECT count(*) > 0 FROM queue WHERE status = 'HOLD'")
     restarting.cancel()
 
 

@@ -101,7 +101,7 @@ async def kill_at_each_step(
     await books.until_arrived(books.arrivals + BETWEEN)
     tap.open = False
     await submitting
-    await system.until("SELECT count(*) = %s FROM queue", WAITING, limit=60)
+    await system.until("SELECT count(*) = %s FROM queue", WAITING)
     await books.until_arrived(books.accepted)
 
     assert (smtpd.pid, worker.pid) == pids

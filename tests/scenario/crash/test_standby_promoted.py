@@ -67,7 +67,7 @@ async def fail_over(system: System, books: Books, pair: Pair) -> None:
     listened = len(worker.said("wakeup.listening"))
     before = books.accepted
     await pair.promote()
-    await eventually(lambda: books.accepted >= before + ENOUGH, "mail is accepted again", limit=60)
+    await eventually(lambda: books.accepted >= before + ENOUGH, "mail is accepted again")
     tap.open = False
     await submitting
     await books.until_arrived(books.accepted)

@@ -34,7 +34,7 @@ async def test_another_worker_delivers_the_rest_after_the_lease(system: System, 
     leased = await system.value("SELECT count(*) FROM queue WHERE token IS NOT NULL")
     assert 0 < leased <= INFLIGHT
 
-    second = await system.worker(books.sink.port, "second")
+    second = await system.worker(books.sink.port, "second", claim={"lease": "5m"})
     await submitting
     await books.until_arrived(MESSAGES)
     await system.until_finished()
@@ -50,7 +50,7 @@ async def test_another_worker_delivers_the_rest_after_the_lease(system: System, 
 @pytest.mark.slow
 async def test_the_restarted_worker_delivers_the_rest(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
-    worker = await system.worker(books.sink.port, claim={"inflight": INFLIGHT, "batch": INFLIGHT, "lease": "1s"})
+    worker = await system.worker(books.sink.port, claim={"inflight": INFLIGHT, "batch": INFLIGHT, "lease": "3s"})
     submitting = asyncio.create_task(books.submit(smtpd, numbered(MESSAGES, box=BOX)))
     for quarter in (1, 2, 3):
         await books.until_arrived(quarter * MESSAGES // 4)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import signal
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import pytest
@@ -35,6 +36,7 @@ async def test_mail_waits_and_leaves_after_the_reload(
     secret.write_text(f"{WRONG if with_login else RIGHT}\n")
     secret.chmod(0o600)
     smtpd = await system.smtpd()
+    began = monotonic()
     async with Relay(authority, RIGHT) as relay:
         auth = {"user": "apikey", "password": {"file": str(secret)}}
         worker = await system.worker(
@@ -52,7 +54,8 @@ async def test_mail_waits_and_leaves_after_the_reload(
         await system.until("SELECT count(*) = 30 FROM queue WHERE strpos(last_error, %s) > 0", said)
         await system.until("SELECT count(*) > 0 FROM queue WHERE strpos(last_error, 'is left alone: ') > 0")
         tried = len(relay.logins)
-        assert tried <= 6 if with_login else tried == 0  # and not thirty
+        # One connection a second after the first, and not thirty at once.
+        assert tried <= 6 + monotonic() - began if with_login else tried == 0
         # Everything is older than it may become, and was looked at since.
         await system.until(
             "SELECT count(*) = 30 FROM queue WHERE greatest(next_retry, lease_until) > ts + interval '8 s'"
@@ -79,7 +82,7 @@ async def test_mail_waits_and_leaves_after_the_reload(
             written.write_text(json.dumps(settings))
         worker.signal(signal.SIGHUP)
         await worker.until_said("daemon.reloaded")
-        await eventually(lambda: len(relay.mails) == 30, "all mail leaves once the login is corrected", limit=60)
+        await eventually(lambda: len(relay.mails) == 30, "all mail leaves once the login is corrected")
         await system.until("SELECT count(*) = 0 FROM queue")
         assert await system.value("SELECT count(*) FROM archive WHERE result = 'success'") == 30
         assert set(relay.mails) == {"apikey"}

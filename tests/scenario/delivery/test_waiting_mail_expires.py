@@ -135,7 +135,7 @@ async def test_the_age_of_delayed_mail_begins_at_its_release_time(system: System
     smtpd = await system.smtpd()
     await system.worker(books.sink.port, pacing=SUSPENDS, transport={"retry": {"age": "2s"}})
     async with Dialogue(smtpd.address[1], ehlo=b"EHLO submitter.example") as client:
-        assert (await client.ask(b"MAIL FROM:<later@origin.example> HOLDFOR=3")).startswith("250")
+        assert (await client.ask(b"MAIL FROM:<later@origin.example> HOLDFOR=6")).startswith("250")
         assert (await client.ask(b"RCPT TO:<later@ash.example>")).startswith("250")
         assert (await client.data(b"Subject: later\r\n\r\nx\r\n")).startswith("250")
     [(due,)] = await system.rows("SELECT next_retry FROM queue")

@@ -138,4 +138,4 @@ async def _found(prometheus: Prometheus, client: httpx.AsyncClient, title: str, 
     if any(metric in query for metric in EMPTY):
         await prometheus.ask(client, query)
         return
-    await eventually(lambda: prometheus.ask(client, query), f"{title} shows something: {query}", limit=60)
+    await eventually(lambda: prometheus.ask(client, query), f"{title} shows something: {query}")

@@ -43,6 +43,6 @@ async def test_known_mail_is_delivered_beside_large_mail_to_silent_hosts(system:
             "SELECT count(*) >= %s FROM queue WHERE last_error IS NOT NULL OR token IS NOT NULL", BAD // 2
         )
         took = max([await seconds_to_deliver(system, "good", HEALTHY, times=n) for n in range(2, ROUNDS + 2)])
-        assert took < 4 * max(1.0, alone), f"{took:.1f} s beside {alone:.1f} s alone"
+        assert took < max(30.0, 4 * alone), f"{took:.1f} s beside {alone:.1f} s alone"
         waiting = "SELECT count(*) FROM queue WHERE recipientdomain LIKE 'bad%%'"
         assert await system.value(waiting) == BAD, "the poison is still there"

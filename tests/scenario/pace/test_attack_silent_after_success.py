@@ -54,9 +54,9 @@ async def test_healthy_mail_is_delivered_beside_hosts_that_fell_silent(system: S
             await stack.enter_async_context(hostile(silent_after_success(), host=address("127.66", n), port=sink.port))
         await system.rows(MESSAGES, BAD, "bad#.test")
         await worker_by_mx(system, sink.port, dns, claim={"inflight": INFLIGHT})
-        await system.until("SELECT count(*) = %s FROM archive WHERE result = 'success'", BAD, limit=60)
+        await system.until("SELECT count(*) = %s FROM archive WHERE result = 'success'", BAD)
         for _ in range(8):
             await system.rows(MESSAGES, BAD, "bad#.test")
         await system.until("SELECT count(*) >= %s FROM queue WHERE token IS NOT NULL", INFLIGHT * 3 // 4)
-        took = await seconds_to_deliver(system, "good", HEALTHY, limit=120)
-        assert took < 40, f"{took:.1f} s, and MAIL is waited for during 300"
+        took = await seconds_to_deliver(system, "good", HEALTHY)
+        assert took < 100, f"{took:.1f} s, and MAIL is waited for during 300"

@@ -61,14 +61,14 @@ async def test_healthy_mail_is_delivered_beside_hosts_that_do_not_answer_the_dot
             await stack.enter_async_context(hostile(answer, host=address("127.67", n), port=sink.port))
         await system.rows(MESSAGES, BAD, "bad#.test")
         await worker_by_mx(system, sink.port, dns, claim={"inflight": INFLIGHT})
-        await system.until("SELECT count(*) = %s FROM archive WHERE result = 'success'", BAD, limit=60)
+        await system.until("SELECT count(*) = %s FROM archive WHERE result = 'success'", BAD)
         for _ in range(MORE):
             await system.rows(MESSAGES, BAD, "bad#.test")
         await system.until("SELECT count(*) >= %s FROM queue WHERE token IS NOT NULL", INFLIGHT * 3 // 4)
-        took = await seconds_to_deliver(system, "good", HEALTHY, limit=90)
-        assert took < 40, f"{took:.1f} s, and the reply to the final dot is waited for during 600"
+        took = await seconds_to_deliver(system, "good", HEALTHY)
+        assert took < 100, f"{took:.1f} s, and the reply to the final dot is waited for during 600"
         await system.until("SELECT count(*) <= %s FROM queue WHERE token IS NOT NULL", INFLIGHT * 5 // 4)
         answers.set()
         everything = "SELECT count(*) = %s FROM archive WHERE result = 'success' AND recipientdomain LIKE 'bad%%'"
-        await system.until(everything, BAD * (MORE + 1), limit=120)
+        await system.until(everything, BAD * (MORE + 1))
     assert sent.total() == BAD * (MORE + 1), "each message was sent once"

@@ -79,7 +79,7 @@ async def deliver(system: System, dns: FakeDns, port: int, name: str) -> None:
         shutdown={"timeout": "1s"},
     )
     good = "SELECT count(*) = %s FROM archive WHERE result = 'success' AND recipientdomain LIKE 'good%%'"
-    await system.until(good, GOOD * len(system.daemons), limit=120)
+    await system.until(good, GOOD * len(system.daemons))
     await worker.stop()
 
 

@@ -38,7 +38,7 @@ async def test_the_limit_holds_while_a_worker_is_killed_and_restarted(system: Sy
     started = await asyncio.gather(*(start(system, books, name, "host") for name in WORKERS))
     workers = {daemon.name: daemon for daemon in started}
     await books.submit(smtpd, numbered(MESSAGES, box="slow0.1"))
-    await eventually(lambda: books.arrivals >= MESSAGES // 5, "a fifth has arrived", limit=60)
+    await eventually(lambda: books.arrivals >= MESSAGES // 5, "a fifth has arrived")
     [(victim, held)] = await system.rows(
         "SELECT split_part(worker, '@', 1), slots FROM pace_shares WHERE slots > 0 ORDER BY slots DESC LIMIT 1"
     )
@@ -48,7 +48,7 @@ async def test_the_limit_holds_while_a_worker_is_killed_and_restarted(system: Sy
     await eventually(lambda: books.sink.open_connections <= LIMIT - held, "the connections of the dead are gone")
     await system.rows("UPDATE pace_shares SET expires = now() WHERE worker LIKE %s", f"{victim}@%")  # 30 s pass
     await workers[victim].start()
-    await eventually(lambda: len(books.ledger.arrived) == MESSAGES, "everything has arrived", limit=90)
+    await eventually(lambda: len(books.ledger.arrived) == MESSAGES, "everything has arrived")
     await system.until_finished()
     assert books.sink.most_connections == LIMIT
     shares = await system.rows("SELECT DISTINCT split_part(worker, '@', 1) FROM attempts WHERE outcome = 'delivered'")
@@ -59,7 +59,7 @@ async def test_with_concurrencyper_worker_limits_are_per_worker_and_not_shared(s
     smtpd = await system.smtpd()
     await asyncio.gather(*(start(system, books, name, "worker") for name in WORKERS))
     await books.submit(smtpd, numbered(MESSAGES, box="slow0.1"))
-    await eventually(lambda: len(books.ledger.arrived) == MESSAGES, "everything has arrived", limit=90)
+    await eventually(lambda: len(books.ledger.arrived) == MESSAGES, "everything has arrived")
     await system.until_finished()
     assert books.sink.most_connections > LIMIT
     assert await system.value("SELECT count(*) = 0 FROM pace_limits")

@@ -49,7 +49,7 @@ async def test_suspended_mail_waits_and_leaves_at_once_when_the_suspend_is_remov
     assert not await system.value("SELECT count(*) FROM attempts WHERE recipientdomain = 'ash.example'")
 
     await suspend(system, "remove", str(row["id"]))
-    await books.until_arrived(FREE + SUSPENDED, limit=20)
+    await books.until_arrived(FREE + SUSPENDED)
     await system.until_finished()
     assert await system.value("SELECT max(retry_count) FROM attempts") == 1
     assert not worker.said("suspend.failed")

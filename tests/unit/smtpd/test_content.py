@@ -220,21 +220,25 @@ def test_tls_may_be_declared_optional_by_the_header(field: bytes, *, optional: b
 
 async def test_checking_large_content_does_not_block_the_loop() -> None:
     content = b"Subject: large\r\n\r\n" + (b"x" * 76 + b"\r\n") * 250_000
-    longest = 0.0
-    stop = asyncio.Event()
 
-    async def others() -> None:
-        nonlocal longest
-        while not stop.is_set():
-            before = process_time()  # not wall time: other programs share this machine
-            await asyncio.sleep(0)
-            longest = max(longest, process_time() - before)
+    async def longest() -> float:
+        """Of the turns of the loop meanwhile, in processor time: other programs share this machine."""
+        found, stop = 0.0, asyncio.Event()
 
-    other = asyncio.create_task(others())
-    await checked(content, eightbit="reject", maxlinelength=998)
-    stop.set()
-    await other
-    assert longest < 0.01
+        async def others() -> None:
+            nonlocal found
+            while not stop.is_set():
+                before = process_time()
+                await asyncio.sleep(0)
+                found = max(found, process_time() - before)
+
+        other = asyncio.create_task(others())
+        await checked(content, eightbit="reject", maxlinelength=998)
+        stop.set()
+        await other
+        return found
+
+    assert min([await longest() for _ in range(3)]) < 0.01  # garbage may be collected during one of them
 
 
 @pytest.mark.parametrize(
