@@ -110,15 +110,13 @@ def test_backends_keep_the_memory_that_large_messages_take(running: tuple[Path, 
     assert ("MALLOC_MMAP_THRESHOLD_=16777216",) in found
 
 
-def test_a_second_call_finds_the_same_server_and_starts_no_program(
-    running: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_call_finds_the_same_server(running: tuple[Path, str]) -> None:
     var, uri = running
     before = embedded.status(var)
-    with monkeypatch.context() as without:
-        without.setattr(subprocess, "Popen", None)
-        assert embedded.ensure_running(var) == uri
+    starts = ServerFiles(var).log.read_text().count("starting PostgreSQL")
+    assert embedded.ensure_running(var) == uri
     assert embedded.status(var) == before
+    assert ServerFiles(var).log.read_text().count("starting PostgreSQL") == starts
 
 
 def test_a_dropped_database_is_created_again(var: Path) -> None:
