@@ -308,9 +308,16 @@ def test_a_command_that_starts_it_says_so_once_beside_its_output(
         embedded.stop(var, mode="immediate")
 
 
-def test_a_server_killed_while_starting_is_reported_as_killed(tmp_path: Path) -> None:
+@pytest.fixture
+def elsewhere() -> Iterator[Path]:
+    """A folder outside pytest's own, to which any other run of pytest closes the way for the server's account."""
+    with tempfile.TemporaryDirectory(prefix="pillarbox-binaries-") as name:
+        yield Path(name)
+
+
+def test_a_server_killed_while_starting_is_reported_as_killed(elsewhere: Path) -> None:
     real = embedded._find_binaries()
-    binaries = tmp_path / "bin"
+    binaries = elsewhere / "bin"
     binaries.mkdir()
     for program in real.iterdir():
         if program.name != "postgres":

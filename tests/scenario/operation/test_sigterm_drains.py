@@ -43,7 +43,7 @@ async def test_a_worker_finishes_running_deliveries_and_releases_the_rest(system
     assert done - done_before <= 6 * TALKING, "what was under way was finished, and no more was begun"
     assert first.said("daemon.stopped")
 
-    second = await system.worker(books.sink.port, "second")
+    second = await system.worker(books.sink.port, "second", claim={"lease": "5m"})
     await books.until_arrived(MESSAGES)
     await system.until_finished()
     assert str(books.account()) == f"accepted={MESSAGES} delivered={MESSAGES} lost=0 duplicated=0 altered=0"
