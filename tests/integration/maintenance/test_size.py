@@ -326,7 +326,7 @@ async def test_partitions_of_many_days_are_created_over_several_rounds(
                      || to_char((now() + interval '90 days') AT TIME ZONE 'UTC', 'YYYYMMDD')) IS NOT NULL"""
     connection = await db.connect(factory.uri, "maintainer")
     try:
-        for _ in range(40):
+        for _ in range(200):
             monkeypatch.setattr(maintain, "_STEP", step)
             await maintainer.round_if_elected(connection, whole=not maintainer.more)
             made.append(factory.one("SELECT count(*) FROM pg_inherits WHERE inhparent = 'pillarbox.archive'::regclass"))
