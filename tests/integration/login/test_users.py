@@ -207,7 +207,7 @@ def test_the_table_refuses_invalid_users(factory: Factory, column: str, value: A
 async def test_while_postgresql_is_down_a_login_is_454_and_afterwards_it_works(
     factory: Factory, tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(user_sources, "_PATIENCE", 0.5)
+    monkeypatch.setattr(user_sources, "_PATIENCE", 2.0)
     await asyncio.to_thread(TableStore(factory.uri).add, "alice", UserEntry(argon2=HASH, scram=str(KEYS)))
     async with (
         relaying(factory.uri) as proxy,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tests.fixtures.heard import Heard
 
-LIMIT = 60.0  # seconds, for several starts of a Python on a busy machine
+LIMIT = 180.0  # seconds, for several starts of a Python on a busy machine
 
 
 def values(uri: str, folder: Path) -> dict[str, Any]:

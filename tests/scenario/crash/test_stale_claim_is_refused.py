@@ -29,10 +29,10 @@ ARCHIVED = "SELECT result, split_part(worker, '@', 1), retry_count FROM archive"
 async def test_a_worker_stopped_for_longer_than_its_lease_ends_its_attempt(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     first = await system.worker(books.sink.port, "first")
-    await books.submit(smtpd, numbered(1, box="slow1"))
+    await books.submit(smtpd, numbered(1, box="slow3"))
     await books.until_arrived(1)
     first.signal(signal.SIGSTOP)  # the sink has the message; the worker is stopped before the reply
-    second = await system.worker(books.sink.port, "second")
+    second = await system.worker(books.sink.port, "second", claim={"lease": "5m"})
     await books.until_arrived(2)
     await system.until_finished()
     assert await system.rows(ARCHIVED) == [("success", "second", 2)]
@@ -57,7 +57,7 @@ async def test_a_result_recorded_after_the_lease_is_refused(system: System, book
         await books.until_arrived(1)
         proxy.refuse = True
         proxy.cut()  # heartbeats and the result do not get through
-        second = await system.worker(books.sink.port, "second")
+        second = await system.worker(books.sink.port, "second", claim={"lease": "5m"})
         await books.until_arrived(2)
         await system.until_finished()
         assert first.said("claim.lost") == []
