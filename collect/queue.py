@@ -3,7 +3,8 @@
 Guarantees: where the accounts share the queue's database, mail is queued in the transaction that marks its tokens:
     exactly once. Elsewhere the queue commits first, so that a crash between the two commits hands a token over again,
     and its key of idempotency makes it one message. There no token is marked before its mail, queued now or by an
-    earlier batch, is as durable as synchronous_commit = on makes it.
+    earlier batch, is as durable as synchronous_commit = on makes it. A token is refused if no message can be made of
+    it, or if PostgreSQL refuses the message's values; any other error ends the collector and marks none.
 Raises: Refused when a mail of a batch is refused; NotDurable; PostgreSQL's errors otherwise.
 See: sql/accounts/README.md, "Collecting"; sql/schema/07_enqueue.sql.
 """
@@ -56,11 +57,13 @@ class Queue:
         for token in tokens:
             try:
                 message = self.composer(token)
-                async with self._to_queue(connection) as there, there.transaction():
-                    await self._enqueue(there, [message])
             except (ConfigError, ValueError) as error:
                 refused.append(token)
                 events.emit("collect.refused", token=token.id, error=error)
+                continue
+            try:
+                async with self._to_queue(connection) as there, there.transaction():
+                    await self._enqueue(there, [message])
             except database.REFUSAL as error:
                 if database.is_used_key(error):
                     events.emit("collect.known", token=token.id)  # queued before, with other templates

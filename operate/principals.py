@@ -11,6 +11,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from operate.errors import NotThere, Refused
+from shared.config.smtpd.users import read_name
 from shared.masking import show
 from shared.postgres import database
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ROLES: Final = ("viewer", "reviewer", "operator", "admin", "sender")
-_LONGEST: Final = 255  # characters
 
 
 async def listed(connection: database.Connection) -> list[database.Row]:
@@ -28,12 +28,14 @@ async def listed(connection: database.Connection) -> list[database.Row]:
 
 async def add_person(
     connection: database.Connection, name: str, roles: Sequence[str], reviews: Sequence[str] | None
-) -> None:
-    """Add a person; reviews: None is every quarantine that lets it."""
+) -> str:
+    """Add a person, and return the one spelling of its name; reviews: None is every quarantine that lets it."""
     if unknown := [each for each in roles if each not in ROLES]:
         raise Refused(f"roles: {show(unknown[0])}; allowed: {', '.join(ROLES)}")
-    if not name.isprintable() or name != name.strip() or len(name) > _LONGEST:
-        raise Refused(f"name: {show(name)} is not a valid name; allowed: up to {_LONGEST} printable characters")
+    try:
+        name = read_name(name)
+    except ValueError as error:
+        raise Refused(f"name: {error}") from None
     values = {
         "kind": "person",
         "roles": list(roles),
@@ -43,6 +45,7 @@ async def add_person(
     }
     if not await database.fetch(connection, "principal_add", name=name, values=json.dumps(values)):
         raise Refused(f"name: there is a principal {show(name)} already")
+    return name
 
 
 async def disable(connection: database.Connection, name: str, *, disabled: bool) -> None:

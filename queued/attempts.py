@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from queued.deliver import without_transport
 from queued.outcome.ageing import aged
+from queued.outcome.own_login import note
 from queued.outcome.settle import DestinationVerdict, deferred, ours, stuck_after, verdict
 from queued.values import Lease
 from queued.waiting.deferral import Deferral
@@ -200,7 +201,12 @@ class Attempts:
             self.admission.destinations.shut(admitted.place, text)
         outcome = Outcome("deferred", "destination", None, "4.4.2", text, uncertain=progress.uncertain)
         duration = timedelta(seconds=monotonic() - started)
-        return [deferred(c, outcome, None, duration, transport.settings.retry) for c in delivery]
+        return [
+            deferred(c, note(outcome), None, duration, transport.settings.retry, kept=True)
+            if self._waits_for_login(transport, c)
+            else deferred(c, outcome, None, duration, transport.settings.retry)
+            for c in delivery
+        ]
 
     def _set_aside(self, admitted: Admitted) -> None:
         """Its host has content of ours and stands still: do not count it for a while, and send the host no more."""
@@ -230,11 +236,14 @@ class Attempts:
         self._in_flight.leave([c for c in delivery if (c.id, c.token) in held])
         return ours([c for c in delivery if (c.id, c.token) not in held], "the message has no body")
 
-    def _waits_for_login(self, transport: Transport, first: Claimed) -> bool:
-        """Whether it stays for our own login; what is known of the way outlives a reload that corrects it."""
-        if transport.login_refused(first.recipient.domain):
+    def _waits_for_login(self, transport: Transport, c: Claimed) -> bool:
+        """Whether it stays for our own login; what is known of the way outlives a reload that corrects it.
+
+        What its row says outlives this worker.
+        """
+        if transport.login_refused(c.recipient.domain):
             return True
-        return transport.login_is_ours and self.admission.destinations.login_refused(first)
+        return transport.login_is_ours and (c.login_refused or self.admission.destinations.login_refused(c))
 
     def _park(self, delivery: Delivery, until: Deferral) -> None:
         """Let these come back later, without a try; what has grown too old for that has its result."""
@@ -243,7 +252,7 @@ class Attempts:
             old, delivery, until = aged(
                 *(delivery, until, transport.settings.retry),
                 tells=self._recorder.tells,
-                kept=self._waits_for_login(transport, delivery[0]),
+                kept=partial(self._waits_for_login, transport),
             )
             if old:
                 self._in_flight.messages.finish(old[0].claimed.message_id, len(old), monotonic())

@@ -13,10 +13,11 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from queued.destinations.hosts import Entrance, Hosts
 from queued.outcome.classify import of_our_login, wants_login
+from queued.outcome.own_login import note
 from queued.outcome.remainder import cut_off, with_remainder
 from queued.outcome.settle import Settler, deferred
 from queued.pacing.match import Fields
@@ -158,7 +159,7 @@ class Transport:
             judged = await with_remainder(talked.result, offered, again)
         except Unroutable as error:
             duration = timedelta(seconds=monotonic() - started)
-            return [self._settler.settle(c, error.outcome, None, None, duration) for c in claimed]
+            return [self._settled(c, error.outcome, None, None, duration) for c in claimed]
         except Parted:
             return Deferral(_PARTED, "the recipients' domains can share an attempt no longer")
         except ParkedError as parked:
@@ -175,16 +176,14 @@ class Transport:
             login = {"user": None, "mechanism": None}  # the host misses one; refused ones tell of themselves
             events.emit("auth.refused", transport=self.settings.id, remote=remote, error=wanted.text, **login)
         told = None if talk_kept is None else str(talk_kept)
-        domain = claimed[0].recipient.domain
         return [
-            self._settler.settle(
+            self._settled(
                 *(c, outcome, reply, remote, duration),
                 spoken=Spoken(
                     *(result.tls, source, result.dsn, self._last),
                     conversation=None if outcome.kind == "delivered" else told,
                 ),
                 site=site,
-                kept=self._is_kept(domain, outcome),
             )
             for c, (outcome, reply, result) in zip(claimed, judged, strict=True)
         ]
@@ -199,11 +198,18 @@ class Transport:
         """Whether mail for this domain stays, or stayed until just now, because a host of ours refuses our login."""
         return self.login_is_ours and self.hosts.login_refused(domain)
 
-    def _is_kept(self, domain: str, outcome: Outcome) -> bool:
-        """Whether our login is what stops it: at this host, or at one before where this one was not reached."""
+    def _settled(self, c: Claimed, outcome: Outcome, *said: Any, **more: Any) -> Result:
+        """As Settler.settle, for mail that perhaps stays because our login is what stops it.
+
+        It does at the host that refused the login, and at another, or at no host, that was not reached since.
+        """
         if outcome.kind != "deferred" or not self.login_is_ours:
-            return False
-        return of_our_login(outcome) or (outcome.scope == "destination" and self.hosts.login_refused(domain))
+            return self._settler.settle(c, outcome, *said, **more)
+        kept = of_our_login(outcome)
+        if not kept and outcome.scope == "destination":
+            kept = c.login_refused or self.hosts.login_refused(c.recipient.domain)
+            outcome = note(outcome) if kept else outcome
+        return self._settler.settle(c, outcome, *said, **more, kept=kept)
 
     def shut(self, domain: str, *, follow: int = 0) -> Deferral | None:
         """For how long to park mail for this domain, because its hosts are shut or cannot be found now; else None.

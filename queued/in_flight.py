@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from queued.admission.aside import Aside
 from queued.admission.unproven import Unproven
 from queued.claiming.leaves import Leaves, among
+from queued.outcome.own_login import noted
 from queued.values import fence
 from queued.waiting.deferral import LATEST, SOONEST, Deferral
 from shared.how_many import how_many
@@ -251,7 +252,9 @@ class InFlight:
     def park(self, claimed: Sequence[Claimed], until: Deferral) -> None:
         """Have these given back soon, due again after the time that `until` says."""
         now = monotonic()
-        self._parking.extend(_Parked(c, until.seconds, until.reason, now) for c in claimed)
+        self._parking.extend(
+            _Parked(c, until.seconds, noted(until.reason) if c.login_refused else until.reason, now) for c in claimed
+        )
         self._all_parked.clear()
         self._to_park.set()
 

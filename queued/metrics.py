@@ -26,6 +26,7 @@ from shared.observe.queued_table import TRANSPORT
 from shared.postgres import database
 from shared.postgres.cached_answer import Latest
 from shared.postgres.health import Answering, Health, serving
+from shared.postgres.leaf_rows import leaf_rows
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -111,8 +112,7 @@ async def _ask(connection: database.Connection, where: str) -> list[Reading]:
         labels = (row.leaf, row.partid)
         found.append(Reading("pillarbox_unserved_overdue_seconds", float(row.overdue), labels))
         found.append(Reading("pillarbox_unserved_recipients", row.recipients, labels))
-    leaves = await database.fetch(connection, "metrics_leaves")
-    return found + [Reading("pillarbox_queue_leaf_rows", row.recipients, (row.leaf,)) for row in leaves]
+    return found + await leaf_rows(connection)
 
 
 @asynccontextmanager

@@ -82,6 +82,7 @@ class Claimed(NamedTuple):
     metadata: Mapping[str, Any] = _NOTHING  # given at submission, without `_partid`
     noticed: bool = False  # its sender was notified that it is late
     leaf: int = 0  # PostgreSQL's number of its table; rows of one leaf are looked for together
+    login_refused: bool = False  # what stopped it when it was tried or parked last was our own login
 
     def now(self) -> datetime:
         """The time by PostgreSQL's clock: the queue's due times are compared with that, not with this host's."""

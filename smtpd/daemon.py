@@ -91,7 +91,7 @@ class Daemon:
         tracing.setup(self._config.tracing, "smtpd", observe.ALONE)
         async with (
             rates_socket.answering(counts, self._config.environment.var),
-            observe.observing(self._config.metrics, observe.Alone(serving)) as metrics,
+            observe.observing(self._config.metrics, observe.Alone(serving), self._conninfo) as metrics,
         ):
             started = self._started(metrics)
             await lifecycle.serve(serving.parts(), self._ready(), serving.stop, again, started=started)
@@ -122,7 +122,7 @@ class Daemon:
         try:
             async with (
                 rates_socket.answering(supervisor.rates, self._config.environment.var),
-                observe.observing(self._config.metrics, supervisor.reports) as metrics,
+                observe.observing(self._config.metrics, supervisor.reports, self._conninfo) as metrics,
             ):
                 started = self._started(metrics)
                 await lifecycle.serve(supervisor.parts(), self._ready(), stop, again, started=started)

@@ -337,7 +337,7 @@ class People(List):
         """As List."""
         name, roles = _needed(form, "name"), _needed(form, "roles").replace(",", " ").split()
         reviews = form.one("reviews").replace(",", " ").split() or None
-        await principals.add_person(place.connection, name, roles, reviews)
+        name = await principals.add_person(place.connection, name, roles, reviews)
         made = await sign_in.link(place.connection, name, _LINK, place.url)
         return Told(f"{name} is added, and chooses a password here, once, within a day:", secret=made.url)
 

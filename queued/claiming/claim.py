@@ -65,6 +65,7 @@ def from_row(row: Any, expires: float, since: float) -> Claimed:
         priority=row.priority,
         metadata=row.said or _NOTHING,
         noticed=row.noticed,
+        login_refused=row.login_refused,
         leaf=row.leaf,
     )
 

@@ -66,21 +66,21 @@ def aged(
     schedule: RetrySchedule,
     *,
     tells: Callable[[Claimed], bool],
-    kept: bool = False,
+    kept: Callable[[Claimed], bool] = lambda _: False,
 ) -> Aged:
     """The results of recipients that are given up, or whose sender is notified, once: these count as tries.
 
-    tells: whether the sender may be notified of a recipient's result. kept: they stay, or did until just now, because
-    our login is refused.
+    tells: whether the sender may be notified of a recipient's result. kept: whether it stays, or did until just now,
+    because our login is refused.
     """
-    kept = kept and until.stopped != "us"  # a suspend is somebody's will
     results: list[Result] = []
     parked: list[Claimed] = []
     seconds = until.seconds
     for c in delivery:
         now, null = c.now(), c.sender is None
-        end = limit(c.received, schedule, null=null, kept=kept)
-        became = fate(now, until, received=c.received, schedule=schedule, null=null, kept=kept)
+        stays = until.stopped != "us" and kept(c)  # a suspend is somebody's will
+        end = limit(c.received, schedule, null=null, kept=stays)
+        became = fate(now, until, received=c.received, schedule=schedule, null=null, kept=stays)
         if became == "expired":
             results.append(Result(c, _outcome("delivery time expired", until), None, timedelta(0), "expired", None))
             continue

@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queued.outcome.classify import FAULT_STATUS, wants_login
+from queued.outcome.own_login import note
 from queued.outcome.react import Reactions
 from queued.outcome.retry import decide, is_late, limit
 from queued.outcome.rules import said_by
@@ -157,4 +158,4 @@ def stuck_after(settings: TransportSettings) -> tuple[float, float]:
 def ours(delivery: Sequence[Claimed], text: str) -> list[Result]:
     """A deferral that is our own fault: the operator has time to correct it, nothing is given up."""
     outcome = Outcome("deferred", "us", None, "4.3.5", text)
-    return [Result.later(c, outcome, timedelta(minutes=5)) for c in delivery]
+    return [Result.later(c, note(outcome) if c.login_refused else outcome, timedelta(minutes=5)) for c in delivery]

@@ -23,7 +23,7 @@ from scripts.output.table import Column, Table
 from shared.config.units import format_size
 from shared.errors import DatabaseUnavailable, PillarboxError, in_words
 from shared.postgres import database
-from shared.spool.space import measure
+from shared.spool.space import measure, measure_reachable
 
 if TYPE_CHECKING:
     import argparse
@@ -81,22 +81,28 @@ def report(options: argparse.Namespace) -> int:
 
 async def _go_on(conninfo: str, options: argparse.Namespace) -> None:
     connection: database.Connection | None = None
-    while True:
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                if connection is None or connection.closed:
-                    connection = await database.connect(conninfo, _NAME)
-                await _report(connection, options)
-        except (DatabaseUnavailable, TimeoutError, *database.OUTAGE, *database.REFUSAL) as error:
-            sys.stderr.write(f"pillarbox: volumes: {in_words(error)}\n")
-            if connection is not None:
-                await connection.close()
-                connection = None
-        await asyncio.sleep(options.every.total_seconds())
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    if connection is None or connection.closed:
+                        connection = await database.connect(conninfo, _NAME)
+                    await _report(connection, options)
+            except (DatabaseUnavailable, TimeoutError, *database.OUTAGE, *database.REFUSAL) as error:
+                sys.stderr.write(f"pillarbox: volumes: {in_words(error)}\n")
+                if connection is not None:
+                    await connection.close()
+                    connection = None
+            await asyncio.sleep(options.every.total_seconds())
+    finally:
+        if connection is not None:
+            await connection.close()
 
 
 async def _report(connection: database.Connection, options: argparse.Namespace) -> None:
-    volumes = await asyncio.to_thread(measure, options.paths)
+    volumes, troubles = await asyncio.to_thread(measure_reachable, options.paths)
+    for trouble in troubles:  # its report grows old, which is an alarm; the others go on
+        sys.stderr.write(f"pillarbox: volumes: {trouble}\n")
     await database.fetch(
         connection,
         "volume_report",

@@ -47,6 +47,12 @@ class Table(NamedTuple):
 
 
 #: Of both daemons.
+LEAF_ROWS: Final = "pillarbox_queue_leaf_rows"
+LEAF_ROWS_METRIC: Final = Metric(
+    "gauge",
+    "Rows of each leaf of the queue as PostgreSQL's statistics estimate them; workers and smtpd report every leaf.",
+    ("leaf",),
+)
 EVENTS_TOTAL: Final = "pillarbox_events_total"
 EVENTS_METRIC: Final = Metric(
     "counter", "Events of level warning and above; see the table of events for each.", ("event", "level")
@@ -150,11 +156,7 @@ METRICS: Final[dict[str, Metric]] = {
         "How many recipients of that mail were noted, 10 of each leaf and partition at most.",
         ("leaf", "partition"),
     ),
-    "pillarbox_queue_leaf_rows": Metric(
-        "gauge",
-        "Rows of each leaf of the queue as PostgreSQL's statistics estimate them; every worker reports every leaf.",
-        ("leaf",),
-    ),
+    LEAF_ROWS: LEAF_ROWS_METRIC,
 }
 
 

@@ -15,6 +15,8 @@ from shared.observe.queued_table import (
     COMMIT,
     EVENTS_METRIC,
     EVENTS_TOTAL,
+    LEAF_ROWS,
+    LEAF_ROWS_METRIC,
     LIMIT,
     REASON,
     SIZES,
@@ -106,6 +108,7 @@ _METRICS: Final[dict[str, Metric]] = {
     ),
     "pillarbox_smtpd_lag_seconds": Metric("gauge", "How late the event loop was at its last beat.", ("process",)),
     "pillarbox_smtpd_pending_bytes": Metric("gauge", "Content that waits for its commit.", ("process",)),
+    LEAF_ROWS: LEAF_ROWS_METRIC,
 }
 
 _FEEDS: Final[dict[str, tuple[Feed, ...]]] = {

@@ -33,7 +33,7 @@ from shared.postgres.embedded import embedded
 from shared.postgres.queries import filled_query, numbered, query, where_query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import LiteralString
 
@@ -223,7 +223,7 @@ async def fetch(source: Connection, name: str, /, where: str | None = None, **va
 async def fetch_octets(source: Connection, name: str, /, **values: Any) -> list[Row]:
     """As `fetch`, in the binary format: as text a bytea has two octets for each one, which both sides pay for."""
     _refuse_pipeline(source)
-    async with source.cursor(row_factory=namedtuple_row, binary=True) as cursor:
+    async with source.cursor(row_factory=_named, binary=True) as cursor:
         await cursor.execute(query(name), values)
         return await cursor.fetchall()
 
@@ -246,12 +246,20 @@ async def _fetch(
     _refuse_pipeline(source)
     if values and len(text) > _LONG:
         numbered_text, names = numbered(text)
-        async with psycopg.AsyncRawCursor(source, row_factory=namedtuple_row) as raw:
+        async with psycopg.AsyncRawCursor(source, row_factory=_named) as raw:
             await raw.execute(numbered_text, [values[name] for name in names], prepare=prepare)
             return await raw.fetchall() if raw.description else []
-    async with source.cursor(row_factory=namedtuple_row) as cursor:
+    async with source.cursor(row_factory=_named) as cursor:
         await cursor.execute(text, values, prepare=prepare)
         return await cursor.fetchall() if cursor.description else []
+
+
+def _named(cursor: psycopg.AsyncCursor[Any]) -> Callable[[Sequence[Any]], Row]:
+    """Rows as named tuples. A query of ours with two columns of one name is our fault, and refuses no value."""
+    try:
+        return namedtuple_row(cursor)
+    except psycopg.DataError as error:
+        raise TypeError(str(error)) from error
 
 
 def _refuse_pipeline(source: Connection) -> None:

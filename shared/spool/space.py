@@ -5,7 +5,8 @@ Owns: the figures of free space, by statvfs where the volumes are this host's an
 Guarantees: below `spool.minfree` no mail is accepted, and delivery, which needs room too, goes on. Mail is accepted
     again with a quarter more than that, so that the decision does not change with each message. A figure that is
     missing or old is logged (spool.space_unknown) and refuses nothing by itself: the last decision stays until other
-    hosts report something else or the reports are removed (`pillarbox volumes forget`).
+    volumes or hosts say something else or the reports are removed (`pillarbox volumes forget`). A volume that cannot be
+    looked at hides no other, and one whose mount hangs keeps one thread.
 See: RFC 5321 section 4.2.2 (452), RFC 1870 section 6.1; Postfix queue_minfree; PostgreSQL manual, "Disk Full Failure".
 Bugs: a volume that is not named, such as that of a tablespace made later, is not seen.
 """
@@ -39,12 +40,24 @@ class Volume(NamedTuple):
 
 
 def measure(paths: Sequence[Path]) -> list[Volume]:
-    """Each of these as it is now; OSError for one that cannot be reached."""
-    found = []
+    """Each of these as it is now; OSError for the first that cannot be reached."""
+    return [_volume(path) for path in paths]
+
+
+def measure_reachable(paths: Sequence[Path]) -> tuple[list[Volume], list[str]]:
+    """Each of these that can be reached, and why the others cannot."""
+    found, troubles = [], []
     for path in paths:
-        stat = os.statvfs(path)
-        found.append(Volume(str(path), stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize))
-    return found
+        try:
+            found.append(_volume(path))
+        except OSError as error:
+            troubles.append(in_words(error))
+    return found, troubles
+
+
+def _volume(path: Path) -> Volume:
+    stat = os.statvfs(path)
+    return Volume(str(path), stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize)
 
 
 class Headroom:
@@ -88,6 +101,7 @@ class Space:
         self._application_name = application_name
         self._volumes = volumes
         self._unknown: str | None = None
+        self._looks: dict[Path, asyncio.Future[Volume]] = {}  # under way; one may hang as long as its mount does
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -97,7 +111,7 @@ class Space:
                 try:
                     async with asyncio.timeout(_PATIENCE):
                         if self._volumes:
-                            self._told(await asyncio.to_thread(measure, self._volumes))
+                            await self._look()
                         else:
                             if connection is not None and not database.is_usable(connection):
                                 await connection.close()
@@ -113,6 +127,27 @@ class Space:
         finally:
             if connection is not None:
                 await connection.close()
+
+    async def _look(self) -> None:
+        """Look at each; those that can be reached count, whatever the others do."""
+        for path in self._volumes:
+            if path not in self._looks:
+                self._looks[path] = asyncio.ensure_future(asyncio.to_thread(_volume, path))
+        done, hanging = await asyncio.wait(self._looks.values(), timeout=_PATIENCE / 2)
+        found, troubles = [], [f"{path} does not answer" for path, look in self._looks.items() if look in hanging]
+        for path, look in list(self._looks.items()):
+            if look in done:
+                del self._looks[path]
+                if isinstance(error := look.exception(), OSError):
+                    troubles.append(in_words(error))
+                else:
+                    found.append(look.result())
+        if not troubles:
+            self._told(found)
+            return
+        self._lost("; ".join(troubles))
+        if found:
+            self.room.tell(min(found, key=lambda volume: volume.free))
 
     async def _ask(self, connection: database.Connection) -> None:
         rows = await database.fetch(connection, "volume_figures")

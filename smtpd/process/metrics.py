@@ -1,7 +1,8 @@
 """metrics — smtpd's counts and health, for Prometheus and for health checks
 
 Owns: the pages /metrics, /healthy and /ready of smtpd; the report of one process about itself.
-Guarantees: without `metrics.listen` nothing is opened and nothing is counted. A page asks only our own processes.
+Guarantees: without `metrics.listen` nothing is opened and nothing is counted. A page asks our own processes, and
+    PostgreSQL for an estimate of what is queued: without its answer in time those series are missing.
 Raises: ListenFailed when the address cannot be bound.
 See: docs/how-to/watch-with-prometheus.md; shared/observe/smtpd_table.py; smtpd/process/metrics_children.py.
 """
@@ -16,7 +17,10 @@ from shared.observe.metrics import ProcessCounts, by_reply
 from shared.observe.metrics_server import Page
 from shared.observe.metrics_totals import CONTENT_TYPE, Reading, Totals
 from shared.observe.smtpd_table import SMTPD
+from shared.postgres import database
+from shared.postgres.cached_answer import Latest
 from shared.postgres.health import Health, serving
+from shared.postgres.leaf_rows import leaf_rows
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
     from smtpd.process.serve import Serving
 
 ALONE: Final = "smtpd"  # the one process's name in labels
+_FRESH: Final = 5.0  # seconds an answer of PostgreSQL holds
+_PATIENCE: Final = 2.0  # seconds for PostgreSQL
 
 
 class ProcessFigures(Protocol):
@@ -109,8 +115,11 @@ def counting() -> Iterator[ProcessCounts]:
 
 
 @asynccontextmanager
-async def observing(settings: SmtpdMetrics, told: ProcessFigures) -> AsyncIterator[str | None]:
-    """Count, and answer over HTTP, as long as the block lasts; the address as bound, None when that is off."""
+async def observing(settings: SmtpdMetrics, told: ProcessFigures, conninfo: str) -> AsyncIterator[str | None]:
+    """Count, and answer over HTTP, as long as the block lasts; the address as bound, None when that is off.
+
+    How much mail is queued is said here too, for there may be no worker that could say it.
+    """
     if settings.listen is None:
         yield None
         return
@@ -118,10 +127,14 @@ async def observing(settings: SmtpdMetrics, told: ProcessFigures) -> AsyncIterat
     async with AsyncExitStack() as stack:
         counts = stack.enter_context(counting())
         stack.enter_context(events.watched(health.watchers()))
+        pool = await database.open_pool(conninfo, "pillarbox smtpd metrics", 1)
+        stack.push_async_callback(pool.close)
+        queue = Latest(pool, leaf_rows, fresh=_FRESH, patience=_PATIENCE)
+        stack.push_async_callback(queue.close)
 
         async def metrics() -> Page:
             totals = await told.totals(counts.totals)
-            return Page(totals.exposition(await told.readings()), type=CONTENT_TYPE)
+            return Page(totals.exposition([*await told.readings(), *(await queue.answer() or [])]), type=CONTENT_TYPE)
 
         bound = await stack.enter_async_context(serving(settings.listen, health, metrics))
         yield bound

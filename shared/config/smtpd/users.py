@@ -30,16 +30,24 @@ from shared.security.scram_keys import ScramKeys
 _DOMAIN = r"[\w-]+(\.[\w-]+)*"
 _SENDER = re.compile(rf"(?P<local>[^\s@<>]+@)?(?P<domain>(\*\.)?{_DOMAIN})")
 _MOST_PER_HOUR = 1_000_000_000
+#: Octets; pillarbox.principals has the same limit.
+LONGEST_NAME = 255
 
 
 def read_name(value: object) -> str:
-    """A user's name in its one spelling. Raises ValueError."""
+    """A user's or principal's name in its one spelling; a list of names has spaces between them. Raises ValueError."""
     if not isinstance(value, str):
         raise ValueError(f"{show(value)} is not a valid user name; allowed: text")  # noqa: TRY004 - pydantic wants ValueError
+    allowed = f"up to {LONGEST_NAME} characters by RFC 4013, without spaces"
     try:
-        return prepared(value)
+        name = prepared(value)
     except NotPrepared as error:
-        raise ValueError(f"{show(value)} is not a valid user name: it {error}; allowed: text by RFC 4013") from None
+        raise ValueError(f"{show(value)} is not a valid user name: it {error}; allowed: {allowed}") from None
+    if " " in name:
+        raise ValueError(f"{show(value)} is not a valid user name: it has a space; allowed: {allowed}")
+    if len(name.encode()) > LONGEST_NAME:
+        raise ValueError(f"{show(value)} is not a valid user name: it is too long; allowed: {allowed}")
+    return name
 
 
 def read_sender(value: object) -> str:

@@ -22,7 +22,8 @@
 -- `token` is random: numbers of a sequence are given again once a standby that lagged is promoted, and would let the result of
 -- one claim settle another. `leaf` tells which rows lie together (queued/claiming/leaves.py).
 -- A row that still carries a token had its lease run out: that try has no result and never will, so it gets its attempt
--- row here. `newest` is the highest id given so far, in any partition.
+-- row here. `login_refused` is read from the words that queued/outcome/own_login.py leaves: a worker that has just begun knows of no
+-- refused login, and must not give up what stayed for one. `newest` is the highest id given so far, in any partition.
 WITH urgent_kept AS MATERIALIZED (
     SELECT id FROM pillarbox.queue
      WHERE status = 'DELIVER' AND priority > 0 AND last_error IS NOT NULL AND ({where})
@@ -116,6 +117,7 @@ WITH urgent_kept AS MATERIALIZED (
     RETURNING q.id, q.messages__id, q.actionid, q.ts, q.senderlocalpart, q.senderdomain, q.recipientlocalpart, q.recipientdomain,
               q.size, q.metadata->>'_partid' AS partid, q.transportid, q.jobid, q.priority, q.retry_count, q.next_retry, q.token,
               q.last_error IS NOT NULL AS tried_before,
+              coalesce(q.last_error ~ '^(waiting: .* is left alone: )?(cannot log in: |53[0458] |503 5\.7\.|[45]\d\d [45]\.7\.(8|9|1[0-4]) )| \(our login was refused before\)$', false) AS login_refused,
               CASE WHEN jsonb_typeof(q.metadata) = 'object' THEN nullif(q.metadata - '_partid', '{}') END AS said,
               q.noticed IS NOT NULL AS noticed, q.tableoid AS leaf,
               due.lost_token, due.lost_worker, due.lost_since
@@ -128,7 +130,7 @@ WITH urgent_kept AS MATERIALIZED (
      WHERE lost_token IS NOT NULL
 )
 SELECT id, messages__id, actionid, ts, senderlocalpart, senderdomain, recipientlocalpart, recipientdomain, size, partid,
-       transportid, jobid, priority, retry_count, next_retry, token, said, tried_before, noticed, leaf, lost_token,
+       transportid, jobid, priority, retry_count, next_retry, token, said, tried_before, login_refused, noticed, leaf, lost_token,
        coalesce(%(now)s::timestamptz, now()) AS claimed_at, (SELECT last_value FROM pillarbox.queue_id_seq) AS newest
   FROM taken
  ORDER BY sign(priority) DESC, next_retry, id
@@ -249,7 +251,7 @@ WITH urgent AS MATERIALIZED (
 SELECT q.id, q.messages__id, q.actionid, q.ts, q.senderlocalpart, q.senderdomain, q.recipientlocalpart, q.recipientdomain, q.size,
        q.metadata->>'_partid' AS partid, q.transportid, q.jobid, q.priority, q.retry_count + 1 AS retry_count, q.next_retry,
        0 AS token, CASE WHEN jsonb_typeof(q.metadata) = 'object' THEN nullif(q.metadata - '_partid', '{}') END AS said,
-       q.noticed IS NOT NULL AS noticed, q.tableoid AS leaf,
+       q.noticed IS NOT NULL AS noticed, false AS login_refused, q.tableoid AS leaf,
        coalesce(%(now)s::timestamptz, now()) AS claimed_at,
        substr(m.content, 1, %(octets)s) AS head
   FROM (SELECT * FROM urgent UNION ALL SELECT * FROM fresh UNION ALL SELECT * FROM retried UNION ALL SELECT * FROM bulk) AS due

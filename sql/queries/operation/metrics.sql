@@ -1,8 +1,11 @@
 -- Figures of the queue for Prometheus.
 
 -- name: metrics_leaves
--- How many rows each leaf of the queue has, as the cumulative statistics estimate it: nothing of the leaves is read.
-SELECT c.relname AS leaf, pg_stat_get_live_tuples(c.oid) AS recipients
+-- How many rows each leaf of the queue has, as the cumulative statistics estimate it: nothing of the leaves is read or locked, and
+-- every login may ask. A crash of PostgreSQL empties these statistics; until a row changes, the planner's estimate stands in.
+SELECT c.relname AS leaf,
+       CASE WHEN pg_stat_get_tuples_inserted(c.oid) + pg_stat_get_tuples_updated(c.oid) + pg_stat_get_tuples_deleted(c.oid) > 0
+            THEN pg_stat_get_live_tuples(c.oid) ELSE greatest(c.reltuples, 0)::bigint END AS recipients
   FROM pg_partition_tree('pillarbox.queue') AS t JOIN pg_class c ON c.oid = t.relid
  WHERE t.isleaf
  ORDER BY c.relname

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
+import pytest
 
 from collect.batch import Pace
 from collect.collector import Collector
@@ -28,9 +29,10 @@ from shared.security.account_token import verify
 from tests.fixtures.waiting import PATIENCE, eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
+    from collect.message import Message
     from tests.fixtures.database.accounts import Accounts
     from tests.fixtures.heard import Heard
 
@@ -197,6 +199,27 @@ async def test_a_refused_token_stops_no_other(accounts_beside_queue: Accounts, h
         )
     assert sorted(row[0] for row in queued(accounts.uri)) == ["one@example.com", "three@example.com", "two@example.com"]
     assert sorted(each["token"] for each in heard.all("collect.refused")) == [4, 5]
+
+
+async def test_an_error_of_our_own_marks_no_token(
+    accounts_beside_queue: Accounts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a token that is refused, so that each is handed over by itself."""
+
+    class TwoColumnsOfOneName(Queue):
+        async def _enqueue(self, connection: door.Connection, messages: Sequence[Message]) -> None:
+            monkeypatch.setattr(door, "query", lambda _: "SELECT 1 AS id, 2 AS id")
+            await door.fetch(connection, "token_enqueue")
+
+    accounts = accounts_beside_queue
+    accounts.add("bad", email="a..b@example.com")
+    accounts.add("one")
+    output = TwoColumnsOfOneName(composer())
+    collector = Collector(accounts.uri, account_schema.quoted(accounts.schema), Pace(10, 100, 0), 60.0, output)
+    with pytest.raises(TypeError, match="duplicate"):
+        async with asyncio.timeout(60):
+            await collector.run()
+    assert accounts.one("SELECT count(*) FROM tokens WHERE collected_at IS NOT NULL") == 0
 
 
 async def test_the_account_s_language_chooses_the_templates(accounts_beside_queue: Accounts, tmp_path: Path) -> None:

@@ -100,6 +100,9 @@ def test_an_application_is_a_user_once_it_has_a_password_and_changes_keep_it(
     [
         (("add", "ann"), 'NAME: there is a principal "ann" already; allowed: another name, or principal change'),
         (("add", ""), 'NAME: "" is not a valid user name: it is empty'),
+        (("add", "a b"), 'NAME: "a b" is not a valid user name: it has a space; allowed: up to 255'),
+        (("add", "a\u00a0b"), 'NAME: "a\\u00a0b" is not a valid user name: it has a space'),
+        (("add", "b" * 256), 'NAME: "bbb'),
         (("add", "bob", "--sender", "a@b@c"), 'senders: "a@b@c" is not a valid sender; allowed: user@example.com'),
         (("add", "bob", "--review", "a b"), "reviews: "),
         (("add", "bob", "--review", "spma"), '--review: "spma" is not in quarantines of '),

@@ -103,6 +103,7 @@ async def test_an_admin_adds_a_person_who_signs_in_and_a_key_that_works_and_ends
     assert (await nora.post("/console/link", data=form)).status_code == 303
     assert (await nora.get("/console/queue")).status_code == 200
     assert "allowed: viewer" in await changed(admin, "people", act="add", name="otto", roles="king")
+    assert "it has a space" in await changed(admin, "people", act="add", name="otto maier", roles="viewer")
     page = await changed(admin, "keys", act="add", principal="nora", scopes="read", reason="a script")
     key = re.search(r"<code class=\"hash\">(pb_[^<]+)</code>", page)
     assert key

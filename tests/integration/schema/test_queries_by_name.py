@@ -1,4 +1,4 @@
-"""test_queries_by_name — a query by name is not run in psycopg's pipeline mode
+"""test_queries_by_name — a query by name is not run in psycopg's pipeline mode, and its columns have names of their own
 
 Owns: proofs about `fetch` and `fetch_octets` of shared/postgres/database.py.
 """
@@ -22,3 +22,17 @@ async def test_a_query_by_name_is_refused_in_pipeline_mode(database: str) -> Non
         assert row.now is not None
     finally:
         await connection.close()
+
+
+async def test_two_columns_of_one_name_are_our_fault_and_no_refused_value(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what was queued or recorded by that query would count as refused for good."""
+    connection = await db.connect(database, "two columns")
+    monkeypatch.setattr(db, "query", lambda _: "SELECT 1 AS id, 2 AS id")
+    try:
+        with pytest.raises(TypeError, match="duplicate") as raised:
+            await db.fetch(connection, "schedule_clock")
+    finally:
+        await connection.close()
+    assert not db.refuses_value(raised.value)

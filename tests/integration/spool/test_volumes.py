@@ -6,8 +6,10 @@ See: shared/spool/space.py; scripts/commands/volumes.py.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,9 +17,11 @@ import pytest
 from operate.doctor import server
 from operate.doctor.checks import Severity
 from scripts import cli
+from scripts.commands import volumes
 from shared.postgres import database as db
 from shared.spool import space
 from tests.fixtures.daemons.serving import Dialogue, configured, listening
+from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,6 +108,39 @@ async def test_volumes_of_this_host_are_measured_without_a_report(
     async with listening(factory.uri, configured(spool=settings)) as (port, _), Dialogue(port) as client:
         await heard.wait("spool.space_low")
         assert (await client.ask(b"MAIL FROM:<a@sender.example>")).startswith("452 4.3.1 ")
+
+
+async def test_a_volume_that_cannot_be_reached_hides_no_other(
+    factory: Factory, tmp_path: Path, heard: Heard, quickly: None
+) -> None:
+    """As a tablespace that is not mounted beside a full data volume."""
+    gone = tmp_path / "tablespace"
+    gone.mkdir()
+    config = configured(spool={"minfree": f"{HUGE >> 30}GiB", "volumes": [str(gone), str(tmp_path)]})
+    gone.rmdir()
+    async with listening(factory.uri, config) as (port, _), Dialogue(port) as client:
+        [unknown] = await heard.wait("spool.space_unknown")
+        assert str(gone) in str(unknown["error"])
+        await heard.wait("spool.space_low")
+        assert (await client.ask(b"MAIL FROM:<a@sender.example>")).startswith("452 4.3.1 ")
+
+
+async def test_the_reporter_goes_on_with_the_volumes_that_it_can_reach(
+    factory: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "tablespace"
+    options = argparse.Namespace(paths=[gone, tmp_path], host="db1", every=timedelta(seconds=1))
+    reporting = asyncio.create_task(volumes._go_on(factory.uri, options))
+    try:
+        await eventually(
+            lambda: [row.path for row in factory.sql("SELECT path FROM pillarbox.volumes")] == [str(tmp_path)],
+            "the other volume is reported",
+        )
+        assert not reporting.done()
+    finally:
+        reporting.cancel()
+        await asyncio.gather(reporting, return_exceptions=True)
+    assert str(gone) in capsys.readouterr().err
 
 
 async def test_doctor_checks_that_volumes_are_reported(factory: Factory, folder: Path) -> None:

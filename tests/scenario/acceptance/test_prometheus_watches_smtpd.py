@@ -61,6 +61,13 @@ async def test_a_scrape_agrees_with_the_replies_of_clients(system: System, books
     assert sum(open_now.values()) == 5
     assert len(open_now) == processes
 
+    async def reported() -> bool:
+        found = await scraped(smtpd)
+        rows = {labels: n for (name, labels), n in found.items() if name == "pillarbox_queue_leaf_rows"}
+        return sum(rows.values()) == MESSAGES and rows["queue_hold",] == 0
+
+    await eventually(reported, "smtpd says how much mail waits, for no worker runs")
+
 
 async def test_counts_of_a_dead_process_are_kept(system: System, books: Books) -> None:
     smtpd = await system.smtpd(processes=2, **ON)

@@ -16,6 +16,7 @@ from operate.doctor.checks import Severity
 from operate.doctor.logins import refused
 from shared.postgres import database
 from tests.fixtures.daemons.submit import numbered
+from tests.fixtures.peers.free_port import free_port
 from tests.fixtures.peers.relay import Relay
 from tests.fixtures.waiting import eventually
 
@@ -90,3 +91,36 @@ async def test_mail_waits_and_leaves_after_the_reload(
         assert word not in worker.log
         query = "SELECT count(*) FROM attempts WHERE strpos(attempts::text, %s) > 0"
         assert await system.value(query, word) == 0
+
+
+async def test_a_worker_that_has_just_begun_gives_up_no_mail_that_only_our_login_stopped(
+    system: System, books: Books, authority: Authority
+) -> None:
+    """It has not met the refusal itself: the relay is away when it begins, and all mail is past its age."""
+    secret = authority.folder / "relay.password"
+    secret.write_text(f"{WRONG}\n")
+    secret.chmod(0o600)
+    transport = {
+        "connection": {"auth": {"user": "apikey", "password": {"file": str(secret)}}},
+        "tls": {"implicit": True, "ca": str(authority.file)},
+        "feedback": {"initial": 2, "dead": "1s", "longest": "2s"},
+        "retry": {"intervals": ["1s"], "count": 0, "age": "2s"},
+    }
+    smtpd = await system.smtpd()
+    async with Relay(authority, RIGHT) as relay:
+        worker = await system.worker(relay.port, "refused", transport=transport)
+        await books.submit(smtpd, numbered(10))
+        await system.until("SELECT count(*) = 10 FROM queue WHERE last_error LIKE '%cannot log in: %'")
+        await worker.kill()
+    worker = await system.worker(free_port(), "heir", transport=transport)
+    # Each is past its age, and is tried or parked by a worker that knows of no refused login.
+    await system.until(
+        "SELECT count(*) = 10 FROM queue"
+        " WHERE last_error LIKE '%(our login was refused before)' AND next_retry > ts + interval '4 s'"
+    )
+    assert await system.value("SELECT count(*) FROM archive") == 0
+    await worker.kill()
+    secret.write_text(f"{RIGHT}\n")
+    async with Relay(authority, RIGHT) as relay:
+        await system.worker(relay.port, "last", transport=transport)
+        await system.until("SELECT count(*) = 10 FROM archive WHERE result = 'success'")

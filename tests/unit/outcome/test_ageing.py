@@ -50,8 +50,9 @@ def test_the_fate_of_mail_that_stays_for_our_login(until: Deferral, days: float,
 
 
 def test_a_suspend_ends_as_usual_the_mail_that_stays_for_our_login() -> None:
-    for kept in (True, False):
-        [result], _, _ = aged((recipient(1, 121 * HOUR),), SUSPENDED, SCHEDULE, tells=lambda _: True, kept=kept)
+    for refused in (True, False):
+        c = recipient(1, 121 * HOUR, login_refused=refused)
+        [result], _, _ = aged((c,), SUSPENDED, SCHEDULE, tells=lambda _: True, kept=lambda c: c.login_refused)
         assert result.result == "expired"
 
 

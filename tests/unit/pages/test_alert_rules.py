@@ -25,6 +25,10 @@ ALWAYS: Final = "x60"  # minutes
 FIRES: Final[dict[str, dict[str, str]]] = {
     "PillarboxWorkerGone": {'up{job="pillarbox", instance="a"}': "0"},
     "PillarboxNoWorker": {'up{job="pillarbox", instance="a"}': "1"},
+    "PillarboxMailWithoutWorker": {
+        'pillarbox_queue_leaf_rows{instance="smtpd", leaf="queue_def_def"}': "7",
+        'pillarbox_queue_leaf_rows{instance="smtpd", leaf="queue_hold"}': "3",
+    },
     "PillarboxMailWaits": {'pillarbox_queue_overdue_seconds{partition="1"}': "301"},
     "PillarboxMailUnserved": {'pillarbox_unserved_overdue_seconds{leaf="queue_def_def", partition="7"}': "301"},
     "PillarboxQueueUnknown": {'pillarbox_queue_known{instance="a"}': "0"},
@@ -63,6 +67,7 @@ WELL: Final[dict[str, str]] = {
     'pillarbox_queue_overdue_seconds{partition="1"}': "299",
     'pillarbox_unserved_overdue_seconds{leaf="queue_def_def", partition="7"}': "299",
     'pillarbox_queue_known{instance="a"}': "1",
+    'pillarbox_queue_leaf_rows{instance="smtpd", leaf="queue_def_def"}': "7",
     'pillarbox_results_unrecorded{instance="a"}': "5",
     'pillarbox_smtpd_not_durable_total{instance="a"}': "3+0",
     'pillarbox_smtpd_space_known{instance="a", process="0"}': "1",
