@@ -1,17 +1,18 @@
 # Pillarbox in one image: smtpd, queued, httpd and the command `pillarbox`; which of them runs is the container's command.
+# Guarantees: packages are those of deploy/requirements, each checked by its hash; the image has no compiler, no pip, and
+# runs as a user without rights. By digest where images can be pulled: --build-arg PYTHON_IMAGE=python:3.13-slim@sha256:…
 ARG PYTHON_IMAGE=python:3.13-slim
-FROM ${PYTHON_IMAGE}
-# For analytics: --build-arg EXTRAS=web,analytics --build-arg PACKAGES=default-jre-headless (Spark needs a Java).
-ARG EXTRAS=web
-ARG PACKAGES=
-RUN [ -z "$PACKAGES" ] || { apt-get update -q && apt-get install -qy --no-install-recommends $PACKAGES && rm -rf /var/lib/apt/lists/*; }
+FROM ${PYTHON_IMAGE} AS build
+# `web` or `analytics`, which is web and more.
+ARG REQUIREMENTS=web
 
 # A venv of its own, so that the image also builds on a distribution's Python.
 RUN python3 -m venv /opt/pillarbox
-ENV PATH=/opt/pillarbox/bin:$PATH PYTHONUNBUFFERED=1
-
+ENV PATH=/opt/pillarbox/bin:$PATH PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /usr/src/pillarbox
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY deploy/requirements deploy/requirements
+RUN pip install -q --require-hashes -r deploy/requirements/$REQUIREMENTS.txt
+COPY pyproject.toml README.md LICENSE ./
 COPY smtpd smtpd
 COPY queued queued
 COPY collect collect
@@ -22,12 +23,19 @@ COPY scripts scripts
 COPY sql sql
 COPY config config
 COPY deploy deploy
-RUN pip install --no-cache-dir --disable-pip-version-check -q -c constraints.txt ".[$EXTRAS]"
+RUN pip install -q --no-deps --no-build-isolation . && pip uninstall -q -y setuptools pip
+
+FROM ${PYTHON_IMAGE}
+# For analytics: --build-arg PACKAGES=default-jre-headless, because Spark needs a Java.
+ARG PACKAGES=
+RUN [ -z "$PACKAGES" ] || { apt-get update -q && apt-get install -qy --no-install-recommends $PACKAGES && rm -rf /var/lib/apt/lists/*; }
+COPY --from=build /opt/pillarbox /opt/pillarbox
+ENV PATH=/opt/pillarbox/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 
 # The daemons need no rights beyond their sockets; the queue lives in PostgreSQL.
-RUN useradd --system --home-dir /var/lib/pillarbox --create-home pillarbox
+RUN useradd --system --uid 999 --user-group --home-dir /var/lib/pillarbox --create-home pillarbox
 USER pillarbox
 WORKDIR /var/lib/pillarbox
 COPY config config
-RUN mkdir lake
+RUN mkdir lake var
 CMD ["pillarbox", "--help"]

@@ -1,6 +1,6 @@
 # Pillarbox: the commands for development. Needs make, git and a Python; the rest is installed into .venv and .tools.
 .DEFAULT_GOAL := help
-.PHONY: help install demo up bench bench-accounts bench-analytics bench-core bench-smtpd bench-flow bench-http bench-poisoned bench-web bench-webhooks attack chaos chaos-apart chaos-mutants soak test test-all test-fast test-web test-operators test-postgres15 check format lock java package-test deb peers clean ready-demo ready-test
+.PHONY: help install demo up bench bench-accounts bench-analytics bench-core bench-smtpd bench-flow bench-http bench-poisoned bench-web bench-webhooks attack chaos chaos-apart chaos-mutants soak test test-all test-fast test-web test-operators test-postgres15 check format lock java package-test docs sbom audit deb peers clean ready-demo ready-test ready-docs
 
 PY := .venv/bin/python
 PYTEST := JAVA_HOME="$(CURDIR)/.tools/java" $(PY) -m pytest
@@ -71,7 +71,7 @@ test: ready-test  ## run the tests, including Spark and Postfix's programs, with
 	@$(PY) -m scripts.dev.peers || true
 	@$(PYTEST) $(AT_ONCE) $(addprefix --ignore=,$(HEAVY)) $(ARGS)
 
-test-all: ready-test  ## run every test, including PostgreSQL 15, the crash matrix, failover and the benchmarks' tests
+test-all: ready-test ready-docs  ## run every test, including PostgreSQL 15, the crash matrix, failover and the benchmarks' tests
 	@$(PY) -m scripts.analytics.java_runtime || true
 	@$(PY) -m scripts.dev.peers || true
 	@if [ -x $(POSTGRES15) ]; then $(MAKE) --no-print-directory test-postgres15; \
@@ -104,8 +104,18 @@ test-web: ready-test  ## run the tests of the console, in a real Chromium too (a
 test-operators: ready-test  ## hold, release and delete 100,000 recipients while mail flows, with a command killed midway
 	@PILLARBOX_TEST_HELD=100000 $(PY) -m pytest -q -rP tests/scenario/operation/test_operators_beside_mail.py -k half $(ARGS)
 
-package-test: ready-test  ## build the wheel, install it into an empty environment of each Python, deliver mail with it
+docs: ready-docs  ## build the documentation site into build/site; a dead link or a page left out is an error
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict $(ARGS)
+	@echo 'pillarbox: the first page is build/site/index.html'
+
+package-test: ready-test ready-docs  ## build the wheel, install it into an empty environment of each Python, deliver mail with it
 	@$(PY) -m pytest -q tests/package $(ARGS)
+
+sbom: ready-demo  ## list what an installation consists of, with licences, in build/sbom.cdx.json (CycloneDX)
+	@sh scripts/dev/release.sh sbom build/sbom.cdx.json
+
+audit: ready-demo  ## ask whether a fault of a pinned package is known; says so where that cannot be asked
+	@sh scripts/dev/release.sh audit
 
 deb: ready-demo  ## build the Debian package into build/ (PYTHON=/usr/bin/python3.13; on the release that it is for)
 	@sh scripts/dev/deb.sh build
@@ -141,3 +151,6 @@ ready-demo:
 
 ready-test:
 	@sh scripts/dev/bootstrap.sh test
+
+ready-docs:
+	@sh scripts/dev/bootstrap.sh docs

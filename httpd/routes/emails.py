@@ -52,14 +52,14 @@ class Update(BaseModel):
     scheduled_at: AwareDatetime = Field(description="When it is to be sent.")
 
 
-class Changed(BaseModel):
+class ChangedEmail(BaseModel):
     """The message that was changed."""
 
     object: str = Field("email", description="email.")
     id: UUID = Field(description="Its number.")
 
 
-class Email(Changed):
+class Email(ChangedEmail):
     """A message and what became of it."""
 
     sender: str = Field(alias="from", description="The envelope's sender.")
@@ -112,19 +112,19 @@ async def show(id: UUID, caller: Annotated[Caller, needs("read", "send")]) -> Em
 
 
 @router.patch("/{id}")
-async def update(id: UUID, wanted: Update, caller: Annotated[Caller, needs("send")]) -> Changed:  # noqa: A002
+async def update(id: UUID, wanted: Update, caller: Annotated[Caller, needs("send")]) -> ChangedEmail:  # noqa: A002
     """As PATCH /v1/messages/{id}."""
     async with caller.acting() as connection:
         await message.reschedule(connection, id, wanted.scheduled_at)
-    return Changed(object="email", id=id)
+    return ChangedEmail(object="email", id=id)
 
 
 @router.post("/{id}/cancel")
-async def cancel(id: UUID, caller: Annotated[Caller, needs("send")]) -> Changed:  # noqa: A002
+async def cancel(id: UUID, caller: Annotated[Caller, needs("send")]) -> ChangedEmail:  # noqa: A002
     """As POST /v1/messages/{id}/cancel."""
     async with caller.acting() as connection:
         await message.cancel(connection, id)
-    return Changed(object="email", id=id)
+    return ChangedEmail(object="email", id=id)
 
 
 def translated(given: Any) -> Any:

@@ -207,6 +207,11 @@ CHECKS: Final[dict[str, str]] = {
         "Each domain of signing.rules, or a domain above it, has one DMARC record. W: it has none, or several. Note: "
         "DNS does not answer."
     ),
+    "domain.mta_sts": (
+        "Each domain of signing.rules that has a record _mta-sts publishes a policy by HTTPS, which names the domain's "
+        "mail exchangers and lasts for a day. W: it does not, so senders that honour it cannot deliver to the domain, "
+        "or may be led to another host. Note: the policy is not enforced yet, or DNS does not answer."
+    ),
     "retry.windows": (
         "Delivery windows open before mail expires. W: they stay closed for longer than retry.age or retry.nullage, so "
         "mail may be given up untried."

@@ -1,4 +1,4 @@
-"""published — asks DNS for the records by which receivers judge our mail: SPF, DKIM, DMARC, and reverse records
+"""published — asks for the records by which others judge our mail: SPF, DKIM, DMARC, MTA-STS, and reverse records
 
 Owns: the questions about the domains that signing.rules of queued.yaml name, and about the host's own addresses where
     mail goes straight to mail exchangers; the verdicts, which are pure.
@@ -14,6 +14,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from operate.doctor.checks import Finding, Severity, listed
+from operate.doctor.own_policy import own_policies, policy_fetcher
 from queued.routing.dns_answer import Answer
 from queued.signing.keys import UnusableKey, read_key
 from queued.signing.records import difference, published_keys
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from queued.routing.resolver import Resolver
+    from queued.tls.mta_sts_fetch import Fetcher
     from shared.config.queued.settings import QueuedConfig
     from shared.config.queued.signing import SigningKey
 
@@ -31,19 +33,20 @@ _SPF, _DKIM, _DMARC, _REVERSE = "domain.spf", "domain.dkim", "domain.dmarc", "ho
 _PATIENCE: Final = 10.0  # seconds for each question
 
 
-async def records(queued: QueuedConfig, resolver: Resolver) -> list[Finding]:
-    """A finding for each kind of record."""
+async def records(queued: QueuedConfig, resolver: Resolver, fetcher: Fetcher | None = None) -> list[Finding]:
+    """A finding for each kind of record. fetcher: of MTA-STS policies; None for the system's authorities."""
     keys = [(key, domain) for rule in queued.signing.rules for key, domain in published_keys(rule)]
     domains = sorted({domain for _, domain in keys})
     names = sorted({each.hostname for each in queued.transports if each.connection.mode == "mx" and each.hostname})
-    spf, dmarc, faults, pointers = await asyncio.gather(
+    spf, dmarc, faults, pointers, policies = await asyncio.gather(
         _each(domains, lambda domain: resolver.txt(domain, "v=spf1")),
         _each(domains, lambda domain: _dmarc(resolver, domain)),
         asyncio.gather(*(asyncio.to_thread(_key, key, domain) for key, domain in keys)),
         _each(names, lambda name: _pointers(resolver, name)),
+        own_policies(domains, resolver, fetcher or policy_fetcher(resolver)),
     )
     found = [(f"{key.selector}._domainkey.{domain}", fault) for (key, domain), fault in zip(keys, faults, strict=True)]
-    return [sender_policy(spf), signatures(dict(found)), policy(dmarc), reverse(pointers)]
+    return [sender_policy(spf), signatures(dict(found)), policy(dmarc), policies, reverse(pointers)]
 
 
 def sender_policy(answers: Mapping[str, Answer[str]]) -> Finding:

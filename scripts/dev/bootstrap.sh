@@ -1,7 +1,7 @@
 #!/bin/sh
 # bootstrap — prepare .venv for one purpose, unless it is ready already
 #
-# usage: sh scripts/dev/bootstrap.sh demo|test      (PYTHON=/path/to/python3.12 chooses the interpreter)
+# usage: sh scripts/dev/bootstrap.sh demo|test|docs      (PYTHON=/path/to/python3.12 chooses the interpreter)
 #
 # Owns: .venv, and .tools/uv if a Python must be downloaded.
 # Guarantees: demo installs the daemons' packages, the API's too, without Spark and the tests. The marker file is written last, so an
@@ -20,7 +20,8 @@ purpose=${1:-}
 case $purpose in
   demo) extras='[web]' ;;
   test) extras='[tracing,test,dev]' ;;
-  *) die "bootstrap: unknown purpose \"$purpose\"; allowed: demo, test" ;;
+  docs) extras='[web,docs]' ;;
+  *) die "bootstrap: unknown purpose \"$purpose\"; allowed: demo, test, docs" ;;
 esac
 
 ready() { printf '%s %s' "$(cat pyproject.toml constraints.txt | cksum)" "$1"; }
@@ -138,7 +139,7 @@ say "installing ${count:-the} packages for $purpose with $(.venv/bin/python -V) 
     "settings apply: PIP_INDEX_URL, PIP_CERT, PIP_PROXY)"
 }
 printf '%s' "$here" >.venv/.checkout
-ready demo >.venv/.ready-demo  # the test set contains the demo set
+ready demo >.venv/.ready-demo  # the sets of test and docs contain the demo set
 ready "$purpose" >".venv/.ready-$purpose"
 rm -f .venv/.installing
 say "ready for $purpose after $(($(date +%s) - began)) s"

@@ -4,7 +4,7 @@
 # usage: sh scripts/dev/deb.sh FOLDER      (PYTHON=/usr/bin/python3.13 chooses the interpreter; make deb: build/)
 #
 # Owns: FOLDER/pillarbox_VERSION_ARCHITECTURE.deb, which appears complete or not at all.
-# Guarantees: packages are those of constraints.txt. The venv belongs to the interpreter it was built with, which the package
+# Guarantees: packages are those of deploy/requirements/web.txt, each checked by its hash. The venv belongs to the interpreter it was built with, which the package
 #   depends on: build on the release of Debian that it is for (Debian 13 has Python 3.13). Runs no maintainer script.
 # Fails: one line on standard error, exit status 1.
 # See: deb(5), deb-control(5), sysusers.d(5), tmpfiles.d(5); docs/how-to/install-the-debian-package.md.
@@ -35,9 +35,10 @@ mkdir -p "$home" "$tree/DEBIAN"
 
 rm -rf build/lib build/bdist.*  # of an earlier build, whose modules may be gone by now
 "$python" -m venv "$home/.venv" || die "$python makes no venv; install its venv module (python3-venv)"
-"$home/.venv/bin/python" -m pip install --disable-pip-version-check -q -c constraints.txt '.[web]' >"$work/log" 2>&1 ||
-  die "pip: $(tail -n 1 "$work/log")"
-"$home/.venv/bin/python" -m pip uninstall -q -y pip >"$work/log" 2>&1 || die "pip: $(tail -n 1 "$work/log")"
+pip() { "$home/.venv/bin/python" -m pip "$@" >"$work/log" 2>&1 || die "pip: $(tail -n 1 "$work/log")"; }
+pip install --disable-pip-version-check -q --require-hashes -r deploy/requirements/web.txt
+pip install --disable-pip-version-check -q --no-deps --no-build-isolation .
+"$home/.venv/bin/python" -m pip uninstall -q -y setuptools pip >"$work/log" 2>&1 || die "pip: $(tail -n 1 "$work/log")"
 # The venv is used at its place in the package, not at the place where it was made.
 grep -rlI --null -- "$home" "$home/.venv/bin" "$home/.venv/pyvenv.cfg" | xargs -0 sed -i "s|$tree||g"
 find "$home" -name __pycache__ -prune -exec rm -rf {} +

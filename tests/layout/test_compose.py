@@ -46,7 +46,7 @@ def test_every_command_exists(name: str) -> None:
         assert arguments[0] == "-m"
         assert importlib.util.find_spec(arguments[1]) is not None
     elif program == "spark-class":  # of the wheel of pyspark
-        assert OURS[name]["build"]["args"]["EXTRAS"] == "web,analytics"
+        assert OURS[name]["build"]["args"]["REQUIREMENTS"] == "analytics"
         assert arguments[0].startswith("org.apache.spark.deploy.")
     else:
         pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -84,6 +84,23 @@ def test_the_collector_has_all_it_needs_but_the_key(configurations: Path, monkey
     install = OURS["accounts"]["command"]
     assert install[install.index("--schema") + 1] == config.accounts.schema_
     assert OURS["accounts"]["profiles"] == OURS["collect"]["profiles"]
+
+
+def test_each_daemon_is_asked_for_its_health_where_it_answers(configurations: Path) -> None:
+    variables = {"PILLARBOX_DATABASE_URI": "postgresql://postgres/pillarbox"}
+    queued = load_queued(configurations / "queued.yaml", variables)
+    listening = {
+        "smtpd": load_smtpd(configurations / "smtpd.yaml", variables).metrics.listen,
+        "httpd": load_httpd(configurations / "httpd.yaml", variables).metrics.listen,
+        "collect": load_collect(configurations / "collect.yaml", variables).metrics.listen,
+    }
+    ports = {name: listen.port for name, listen in listening.items() if listen is not None}
+    assert queued.metrics.listen is not None
+    ports |= {worker.id: queued.metrics.listen.port + place for place, worker in enumerate(queued.workers)}
+    asked = {name: service["healthcheck"]["test"][-1] for name, service in OURS.items() if "healthcheck" in service}
+    assert asked.keys() == ports.keys()
+    for name, port in ports.items():
+        assert f"'http://127.0.0.1:{port}/healthy'" in asked[name]
 
 
 def test_each_configured_worker_has_one_service(configurations: Path) -> None:

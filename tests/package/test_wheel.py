@@ -1,7 +1,8 @@
 """test_wheel — what is built installs into an empty environment and works there, far from any checkout
 
 Owns: proofs about pyproject.toml: what the source distribution and the wheel made of it carry, and what they leave out.
-Needs: a package index, for pip; every Python from 3.12 to 3.14 that is on PATH is tried, the tests' own always.
+Needs: a package index, for pip; every Python from 3.12 to 3.14 that is on PATH, or that uv finds or can download, is
+    tried, the tests' own always. pipx and uv come from the index into an environment of their own.
 """
 
 from __future__ import annotations
@@ -42,10 +43,11 @@ def pythons() -> list[str]:
     return [sys.executable, *works]
 
 
-def run(*words: str | Path, folder: Path) -> str:
+def run(*words: str | Path, folder: Path, **variables: str | Path) -> str:
     """What a program says that has to end well; nothing of this checkout is in its environment."""
-    passed = ("PATH", "HOME", "PIP_", "SSL_", "REQUESTS_")
+    passed = ("PATH", "HOME", "PIP_", "UV_", "SSL_", "REQUESTS_")
     environment = {name: value for name, value in os.environ.items() if name.startswith(passed)}
+    environment |= {name: str(value) for name, value in variables.items()}
     done = subprocess.run(
         words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
@@ -90,3 +92,40 @@ def test_it_installs_into_an_empty_environment_and_delivers(python: str, wheel: 
     listed = run(pillarbox, "principal", "list", "--config", "etc", "--json", folder=tmp_path)
     assert '"roles": ["admin", "sender"]' in listed
     run(pillarbox, "database", "stop", "--config", "etc", folder=tmp_path)
+
+
+@pytest.fixture(scope="module")
+def runners(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of pipx, uv and uvx."""
+    folder = tmp_path_factory.mktemp("runners")
+    venv.create(folder / "venv", with_pip=True)
+    pip = folder / "venv/bin/pip"
+    if subprocess.run([pip, "install", "-q", "pipx", "uv"], capture_output=True, check=False).returncode:
+        pytest.skip("pip cannot install pipx and uv here")
+    return folder / "venv/bin"
+
+
+@pytest.mark.slow
+def test_pipx_runs_the_demo(runners: Path, wheel: Path, tmp_path: Path) -> None:
+    words = ("run", "--python", sys.executable, "--spec", wheel, "pillarbox", "demo")
+    places = {name: tmp_path / name for name in ("PIPX_HOME", "PIPX_BIN_DIR", "PIPX_MAN_DIR")}
+    said = run(runners / "pipx", *words, folder=tmp_path, PIP_CONSTRAINT=ROOT / "constraints.txt", **places)
+    assert "lost=0 duplicated=0 altered=0" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["3.12", "3.13", "3.14"])
+def test_uvx_runs_the_demo(version: str, runners: Path, wheel: Path, tmp_path: Path) -> None:
+    uv, own = runners / "uv", f"3.{sys.version_info.minor}" == version
+    python = sys.executable if own else version
+    if not own:
+        for words in (("find", version), ("install", version), ("find", version)):
+            done = subprocess.run([uv, "python", *words], capture_output=True, text=True, check=False)
+            if words[0] == "find" and not done.returncode:
+                python = done.stdout.strip()
+                break
+        else:
+            pytest.skip(f"uv neither finds nor downloads Python {version}")
+    words = ("--python", python, "--from", wheel, "pillarbox", "demo")
+    said = run(runners / "uvx", *words, folder=tmp_path, UV_CONSTRAINT=ROOT / "constraints.txt", UV_NATIVE_TLS="1")
+    assert "lost=0 duplicated=0 altered=0" in said
