@@ -1,23 +1,27 @@
 """stream — `pillarbox analytics stream`: counts attempts by minute, seconds after they were recorded
 
-Owns: the streaming query: each attempt once, counted by minute and outcome, written when a count changes.
-Guarantees: a minute's figure is written as a whole, so a batch repeated after a crash changes nothing. The query begins
-    at a whole minute, so no minute is incomplete. A minute is final LATE after it ends; later attempts are not counted.
-    Ctrl-C ends the query at once; with --checkpoint the next start continues there.
+Owns: the streaming query: each attempt once, counted by minute and outcome, written when a count changes; its place
+    below --checkpoint; and the sink that writes the table report_minutes.
+Guarantees: each attempt is counted exactly once, however often the driver is killed and started again with the same
+    --checkpoint: a batch has the attempts between two snapshots of PostgreSQL, a figure is written as a whole, and a
+    batch is written in one transaction that says which batch it is. The query begins at a whole minute, so no minute is
+    incomplete. A minute is final LATE after it ends; later attempts are not counted. Ctrl-C ends the query at once.
 Raises: PillarboxError.
-See: docs/how-to/report.md; scripts/analytics/source/stream_source.py, on late commits.
+See: docs/how-to/report.md; sql/README.md, "Figures by the minute", the crash table.
 """
 
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from scripts.analytics import terminal
 from scripts.output import records
+from shared.errors import PillarboxError
 from shared.how_many import how_many
 
 if TYPE_CHECKING:
@@ -27,12 +31,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    type Sink = Callable[[list[dict[str, Any]]], None]
+    type Sink = Callable[["Batch"], None]
 
 LATE: Final = "10 minutes"
-_BACK: Final = timedelta(minutes=10)
-#: Folder below --checkpoint: its content depends on the columns that identify attempts; Spark cannot read another form.
-_KEPT: Final = "id-token"
+#: Files of a stream in its folder: the instant it began with, and Spark's own.
+_BEGAN, _SPARK = "since", "spark"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Figures that changed: minute (ISO 8601), outcome, attempts, seconds; and the place of the batch in its stream."""
+
+    stream: str
+    number: int
+    since: datetime
+    figures: list[dict[str, Any]]
 
 
 def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -57,11 +70,10 @@ def run(options: argparse.Namespace) -> int:
 
     conninfo = terminal.conninfo(options)
     sink = _printed if options.console or options.json else stored(conninfo)
-    since = (datetime.now(UTC) - _BACK).replace(second=0, microsecond=0)
     with TemporaryDirectory(prefix="pillarbox-stream-") as scratch:
         checkpoint = options.checkpoint or Path(scratch)
         with session.started(options.master, options.memory) as spark, understood():
-            query = start(spark, conninfo, since, sink, checkpoint, every=options.every)
+            query = start(spark, conninfo, sink, checkpoint, every=options.every)
             try:
                 if options.once:
                     query.processAllAvailable()
@@ -75,57 +87,105 @@ def run(options: argparse.Namespace) -> int:
 def start(
     spark: SparkSession,
     conninfo: str,
-    since: datetime,
     sink: Sink,
     checkpoint: Path,
     *,
     every: float = 5,
-    reread: float = 10,
+    at: Callable[[str], None] = lambda _: None,
 ) -> StreamingQuery:
-    """The running query: it counts attempts since a whole minute and passes changed figures to `sink`."""
+    """The running query, which passes changed figures to `sink`. `at` is called with each step's name before the step.
+
+    It goes on where the folder `checkpoint` says, if the server is still the same; else it begins at a whole minute,
+    ten minutes before the newest one that is counted.
+    """
+    from scripts.analytics.source import copying  # noqa: PLC0415 - it loads Arrow
     from scripts.analytics.source.stream_source import NAME, AttemptsStream  # noqa: PLC0415 - it loads Spark
 
+    with copying.session(conninfo) as session:
+        [server] = copying.rows(session, "server_timeline")
+        [begin] = copying.rows(session, "stream_since")
+    timeline = server.timeline or ""
+    folder = checkpoint / (timeline.replace("/", "-") or "replica")
+    since = _began(folder, begin.since)
+    place = folder / _SPARK
     spark.dataSource.register(AttemptsStream)
-    options = {"database": conninfo, "since": since.isoformat(), "reread": str(reread)}
+    options = {"database": conninfo, "since": since.isoformat(), "timeline": timeline}
     attempts = spark.readStream.format(NAME).options(**options).load()
 
-    def write(batch: DataFrame, _number: int) -> None:
-        rows = [row.asDict() for row in batch.collect()]
-        if rows:
-            sink([row | {"minute": row["minute"].astimezone(UTC).isoformat()} for row in rows])
+    def write(changed: DataFrame, number: int) -> None:
+        at("count")
+        figures = [row.asDict() for row in changed.collect()]
+        figures = [row | {"minute": row["minute"].astimezone(UTC).isoformat()} for row in figures]
+        at("store")
+        if figures or not number:
+            stream = json.loads((place / "metadata").read_text(encoding="utf-8"))["id"]
+            sink(Batch(stream, number, since, figures))
+        at("stored")
 
     writer = minutes(attempts).writeStream.outputMode("update").foreachBatch(write)
-    return (
-        writer.option("checkpointLocation", str(checkpoint / _KEPT))
-        .trigger(processingTime=how_many(every, "second"))
-        .start()
-    )
+    return writer.option("checkpointLocation", str(place)).trigger(processingTime=how_many(every, "second")).start()
 
 
 def minutes(attempts: DataFrame) -> DataFrame:
-    """Rows: minute, outcome, attempts, seconds; an attempt that is read again counts once."""
+    """Rows: minute, outcome, attempts, seconds."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - it loads Spark
 
-    once = attempts.withWatermark("ts", LATE).dropDuplicatesWithinWatermark(["id", "token"])
-    counted = once.groupBy(f.window("ts", "1 minute").alias("span"), "outcome").agg(
-        f.count("*").alias("attempts"),
-        f.coalesce(f.sum(f.greatest("seconds", f.lit(0.0))), f.lit(0.0)).alias("seconds"),
+    counted = (
+        attempts.withWatermark("ts", LATE)
+        .groupBy(f.window("ts", "1 minute").alias("span"), "outcome")
+        .agg(
+            f.count("*").alias("attempts"),
+            f.coalesce(f.sum(f.greatest("duration", f.lit(0.0))), f.lit(0.0)).alias("seconds"),
+        )
     )
     return counted.select(f.col("span.start").alias("minute"), "outcome", "attempts", "seconds")
 
 
-def stored(conninfo: str) -> Sink:
-    """A sink that writes the table report_minutes."""
+def stored(conninfo: str, at: Callable[[str], None] = lambda _: None) -> Sink:
+    """A sink that writes the table report_minutes. A batch that comes again changes nothing.
 
-    def write(figures: list[dict[str, Any]]) -> None:
+    It raises PillarboxError for a batch before the last one: another driver has gone on since, or the checkpoint is an
+    old copy.
+    """
+
+    def write(batch: Batch) -> None:
         from scripts.analytics.source import copying  # noqa: PLC0415 - it loads Arrow
 
-        with copying.session(conninfo, read_only=False) as session:
-            copying.rows(session, "report_minutes_store", figures=json.dumps(figures))
+        with copying.session(conninfo, read_only=False) as session, session.transaction():
+            turn = copying.rows(session, "report_minutes_batch", stream=batch.stream, batch=batch.number)
+            if not turn:
+                raise PillarboxError(
+                    f"batch {batch.number} comes after later ones: another stream has the same checkpoint, or this is "
+                    "an old copy of it; end the other stream, or begin with a new folder"
+                )
+            if not turn[0].stored:
+                if not batch.number:
+                    copying.execute(session, "report_minutes_begin", since=batch.since)
+                copying.rows(session, "report_minutes_store", figures=json.dumps(batch.figures))
+            at("commit")
 
     return write
 
 
-def _printed(figures: list[dict[str, Any]]) -> None:
-    for figure in sorted(figures, key=lambda figure: (figure["minute"], figure["outcome"])):
+def _began(folder: Path, since: datetime) -> datetime:
+    """The instant that this stream began with, kept in its folder; `since` if it is new."""
+    kept = folder / _BEGAN
+    try:
+        return datetime.fromisoformat(kept.read_text(encoding="ascii"))
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:
+        raise PillarboxError(f"--checkpoint: {kept} cannot be read: {error}") from None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        draft = kept.with_name(f".{_BEGAN}.draft")
+        draft.write_text(since.isoformat(), encoding="ascii")
+        draft.replace(kept)
+    except OSError as error:
+        raise PillarboxError(f"--checkpoint: {folder} cannot be written: {error.strerror}") from None
+    return since
+
+
+def _printed(batch: Batch) -> None:
+    for figure in sorted(batch.figures, key=lambda figure: (figure["minute"], figure["outcome"])):
         records.one(figure)

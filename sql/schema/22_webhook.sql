@@ -1,6 +1,6 @@
 -- Webhooks: HTTP endpoints that get events, how far each has come, and the history that neither attempts nor archive has.
 --
--- Events are not stored: they are read from `attempts`, `archive` and `milestones` when an endpoint gets them. See
+-- Events are not stored: they are read from `attempts`, `archive`, `milestones` and `report_alarms` when an endpoint gets them. See
 -- ../README.md, "Webhooks".
 SET LOCAL search_path = pillarbox;
 
@@ -33,7 +33,8 @@ CREATE TABLE webhooks (
     CONSTRAINT webhooks_name CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$'),
     CONSTRAINT webhooks_url CHECK (url ~ '^https?://' AND url !~ '[\x01-\x20\x7f]'),
     CONSTRAINT webhooks_events CHECK (events <> '{}' AND events <@ ARRAY[
-        'accepted', 'delivered', 'deferred', 'failed', 'bounced', 'expired', 'held', 'released', 'suppressed', 'complained', 'deleted']),
+        'accepted', 'delivered', 'deferred', 'failed', 'bounced', 'expired', 'held', 'released', 'suppressed', 'complained', 'deleted',
+        'report.alarm']),
     CONSTRAINT webhooks_secrets CHECK (secrets <> '{}' AND array_position(secrets, NULL) IS NULL),
     CONSTRAINT webhooks_batch CHECK (batch BETWEEN 1 AND 1000),
     CONSTRAINT webhooks_origin CHECK (origin IN ('command', 'queued.yaml')),
@@ -200,6 +201,13 @@ BEGIN
           FROM milestones m
          WHERE m.ts >= since AND m.ts < before AND m.xact >= low AND m.xact < high
            AND (by_time OR NOT pg_visible_in_snapshot(m.xact::text::xid8, after) AND pg_visible_in_snapshot(m.xact::text::xid8, upto))
+        UNION ALL
+        SELECT 6, a.xact, a.made, a.id, a.alarm, NULL,
+               jsonb_build_object('alarm', a.kind, 'subject', a.subject, 'at', to_char(a.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+                                  'value', a.value, 'usual', a.usual, 'score', a.score), 'report.alarm'
+          FROM report_alarms a
+         WHERE a.made >= since AND a.made < before AND a.xact >= low AND a.xact < high
+           AND (by_time OR NOT pg_visible_in_snapshot(a.xact::text::xid8, after) AND pg_visible_in_snapshot(a.xact::text::xid8, upto))
     ), named AS (
         SELECT CASE WHEN by_time THEN (extract(epoch FROM h.ts) * 1000000)::bigint ELSE h.xact END AS place, h.*,
                format('evt_%s_%s_%s%s', replace(h.message::text, '-', ''), h.row, h.kind,
@@ -247,7 +255,7 @@ BEGIN
     SELECT p.place, p.rank, p.row, p.id, coalesce(k.recipientlocalpart || '@' || k.recipientdomain, ''),
            json_strip_nulls(json_build_object(
                'id', p.id, 'type', p.kind, 'timestamp', to_char(p.ts AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-               'data', json_build_object(
+               'data', CASE WHEN p.rank = 6 THEN p.detail::json ELSE json_build_object(
                    'id', p.row, 'message', p.message,
                    'recipient', k.recipientlocalpart || '@' || k.recipientdomain,
                    'sender', CASE WHEN k.id IS NOT NULL THEN coalesce(k.senderlocalpart || '@' || k.senderdomain, '') END,
@@ -259,7 +267,7 @@ BEGIN
                    'quarantine', p.detail->>'quarantine', 'reason', p.detail->>'reason', 'who', p.detail->>'who', 'error', k.last_error,
                    'host', t.remote, 'tls', t.tls,
                    'reply', CASE WHEN t.queue__id IS NOT NULL THEN
-                       json_build_object('code', t.reply_code, 'enhanced', t.reply_enhanced, 'text', t.reply_text) END)))::text
+                       json_build_object('code', t.reply_code, 'enhanced', t.reply_enhanced, 'text', t.reply_text) END) END))::text
       FROM page p
       LEFT JOIN (SELECT DISTINCT ON (k.id, k.messages__id, k.xact) k.* FROM known k ORDER BY k.id, k.messages__id, k.xact) k
         ON k.id = p.row AND k.messages__id = p.message AND coalesce(k.xact, -1) = CASE WHEN p.rank >= 4 THEN p.xact ELSE -1 END

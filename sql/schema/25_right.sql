@@ -131,7 +131,10 @@ BEGIN
     -- analysts see history and what was done, no address but its domain in attempts unless conversations are kept, and write
     -- reports.
     GRANT SELECT ON attempts, archive, audit TO pillarbox_analyst;
-    GRANT SELECT, INSERT, UPDATE ON reports, report_minutes TO pillarbox_analyst;
+    GRANT SELECT, INSERT, UPDATE ON reports TO pillarbox_analyst;
+    GRANT SELECT, INSERT ON report_alarms TO pillarbox_analyst;
+    GRANT SELECT, INSERT, UPDATE, DELETE ON report_minutes, report_streams TO pillarbox_analyst;
+    GRANT EXECUTE ON FUNCTION webhook_next TO pillarbox_analyst;  -- the next snapshot of a reader of history
 EXCEPTION WHEN insufficient_privilege THEN
     RAISE NOTICE 'roles are left out: this role may not create them';
 END $$;

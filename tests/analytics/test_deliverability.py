@@ -93,7 +93,7 @@ def test_outcomes_are_counted_by_campaign_and_by_the_provider_of_the_host(spark:
         "(none)": (6, 4, 2, 0, 0),
         "spring": (3, 2, 0, 1, 0),
     }
-    assert _by(deliverability(given["providers"], "provider"), "provider", *_OUTCOMES) == {
+    assert _by(deliverability(given["days"], "provider"), "provider", *_OUTCOMES) == {
         "google.com": (3, 2, 0, 1, 0),
         "(no host name)": (3, 2, 1, 0, 0),
         "abc.de": (1, 1, 0, 0, 0),

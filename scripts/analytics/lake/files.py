@@ -11,7 +11,8 @@ See: https://iceberg.apache.org/spec/#delete-formats.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Final
 
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
@@ -21,11 +22,11 @@ from scripts.analytics.lake.storage import local
 from shared.how_many import how_many
 
 if TYPE_CHECKING:
-    from datetime import date
-
     from pyarrow import fs
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
+
+_EPOCH: Final = date(1970, 1, 1)
 
 
 def of_days(table: Table, instant: str, since: date | None = None, until: date | None = None) -> list[DataFile]:
@@ -40,6 +41,15 @@ def of_days(table: Table, instant: str, since: date | None = None, until: date |
             )
         found.append(task.file)
     return sorted(found, key=lambda file: file.file_path)
+
+
+def sizes(table: Table) -> dict[date, int]:
+    """The octets of each day's files."""
+    found: dict[date, int] = {}
+    for task in table.scan().plan_files():
+        day = _EPOCH + timedelta(days=task.file.partition[0])
+        found[day] = found.get(day, 0) + task.file.file_size_in_bytes
+    return found
 
 
 def whole(table: Table, found: list[DataFile]) -> list[str]:

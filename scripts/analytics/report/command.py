@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _DAYS: Final = 30
 _TOP: Final = 100
 _ONE: Final = timedelta(days=1)
+_SIZED: Final = ("attempts", "archive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ def make(
                 progress.tell(done[0], key)
 
     with understood(), _history(spark, asked) as (attempts, archive):
-        found = counting.tables(attempts, archive, asked.top + 1)
+        found = counting.tables(attempts, archive, asked.top + 1) | {"sizes": _sizes(spark, asked)}
         counted = terminal.Progress("report: counting", len(found), "tables").tell if progress is not None else _untold
         with counting.kept(found, counted) as given:
             rows = compute(spark, given, asked.top, told)
@@ -164,6 +165,21 @@ def _history(spark: SparkSession, asked: Period) -> Iterator[tuple[DataFrame, Da
     finally:
         for frame in found:
             frame.unpersist()
+
+
+def _sizes(spark: SparkSession, asked: Period) -> DataFrame:
+    """Days of attempts and archive, and the octets of each where history is read from."""
+    from scripts.analytics.lake import catalog, files  # noqa: PLC0415 - they load Arrow
+    from scripts.analytics.source import copying  # noqa: PLC0415
+
+    if asked.lake is not None:
+        lake = catalog.opened(asked.lake)
+        found = [(name, day, octets) for name in _SIZED for day, octets in files.sizes(lake.needed(name)).items()]
+    else:
+        with copying.session(asked.conninfo) as session:
+            found = [tuple(row) for name in _SIZED for row in copying.rows(session, "analytics_sizes", table=name)]
+    found = [each for each in found if each[1] < asked.until]
+    return spark.createDataFrame(found, "history string, day date, octets long")
 
 
 def _untold(_: int) -> None:

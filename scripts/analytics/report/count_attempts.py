@@ -38,7 +38,7 @@ def tables(attempts: DataFrame) -> dict[str, DataFrame]:
         "destinations": _by(attempts, "recipientdomain", domain("recipientdomain"), "tls"),
         "senders": _by(attempts, "senderdomain", f.coalesce(domain("senderdomain"), f.lit(NULL_SENDER))),
         "campaigns": _by(attempts, "jobid", f.coalesce("jobid", f.lit(NO_CAMPAIGN))),
-        "providers": _by(attempts, "remote", provider("remote")).withColumnRenamed("remote", "provider"),
+        "days": _days(attempts),
         "by_hour": hours,
         "replies": _replies(attempts),
     }
@@ -72,6 +72,24 @@ def _by(attempts: DataFrame, name: str, normal: Column, *more: str) -> DataFrame
         f.count("*").alias("attempts")
     )
     return raw.groupBy(normal.alias(name), *keys).agg(f.sum("attempts").alias("attempts"))
+
+
+def _days(attempts: DataFrame) -> DataFrame:
+    """Attempts by day, provider, source address, step and outcome; of these, those that a peer blames on us."""
+    keys = ["day", "source", "step", "outcome"]
+    raw = attempts.groupBy(
+        f.date_trunc("day", "ts").alias("day"), "remote", "source", f.col("retry_count").alias("step"), "outcome"
+    ).agg(f.count("*").alias("attempts"), f.count_if(_blamed()).alias("blamed"))
+    named = raw.withColumn("source", f.coalesce("source", f.lit(UNKNOWN)))
+    return named.groupBy(*keys, provider("remote").alias("provider")).agg(
+        f.sum("attempts").alias("attempts"), f.sum("blamed").alias("blamed")
+    )
+
+
+def _blamed() -> Column:
+    """Whether the reply names our reputation, a policy or our rate: x.7.x (RFC 3463 section 3.8), or 421."""
+    code = f.coalesce(f.col("reply_code") == _SHUTTING, f.lit(False))
+    return code | f.coalesce(f.substring("reply_enhanced", 2, 3) == ".7.", f.lit(False))
 
 
 def _hours(attempts: DataFrame) -> DataFrame:

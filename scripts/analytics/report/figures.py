@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as f
 
+from scripts.analytics.analyses.alarms import alarms
+from scripts.analytics.analyses.capacity import capacity
 from scripts.analytics.analyses.deliverability import deliverability
 from scripts.analytics.analyses.encryption import encryption, in_the_clear
 from scripts.analytics.analyses.quarantine import quarantine
@@ -22,6 +24,7 @@ from scripts.analytics.analyses.soundness import soundness
 from scripts.analytics.analyses.steps import steps
 from scripts.analytics.analyses.suppression import suppression
 from scripts.analytics.analyses.throttling import throttling
+from scripts.analytics.analyses.trends import reputation, warmup
 from scripts.analytics.analyses.volume import forecast, usual
 from scripts.analytics.analyses.waiting import waiting
 from scripts.analytics.analyses.weights import weights
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 type Rows = list[dict[str, Any]]
 
 #: Sections that are never cut, because a chart with gaps would mislead.
-WHOLE: Final = frozenset({"volume", "forecast", "steps", "weights", "soundness"})
+WHOLE: Final = frozenset({"volume", "forecast", "steps", "weights", "alarms", "capacity", "soundness"})
 #: Settings for small tables: compiling or adapting a plan costs more than running it.
 _SMALL: Final = {
     "spark.sql.adaptive.enabled": "false",
@@ -59,7 +62,7 @@ def prepared(given: Mapping[str, DataFrame]) -> Iterator[dict[str, DataFrame]]:
             "transports": deliverability(given["tries"], "transportid"),
             "sources": deliverability(given["tries"], "source"),
             "campaigns": deliverability(given["campaigns"], "jobid"),
-            "providers": deliverability(given["providers"], "provider"),
+            "providers": deliverability(given["days"], "provider"),
             "queue_time": waiting(given["waits"]),
             "delivery_time": waiting(given["delivered"], "recipientdomain"),
             "transport_time": waiting(given["waits"], "transportid", "success"),
@@ -74,6 +77,10 @@ def prepared(given: Mapping[str, DataFrame]) -> Iterator[dict[str, DataFrame]]:
             "volume": volume,
             "unusual": volume.where(f.col("unusual")).orderBy(f.desc(f.abs("score"))),
             "forecast": forecast(volume),
+            "reputation": reputation(given["days"]),
+            "warmup": warmup(given["days"]),
+            "alarms": alarms(given["days"], volume),
+            "capacity": capacity(given["sizes"]),
             "soundness": soundness(given["tries"], given["destinations"], given["waits"], volume, said),
         }
     finally:

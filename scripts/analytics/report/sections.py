@@ -89,6 +89,44 @@ SECTIONS: Final = (
         _fields("hour=hour:instant, expected=expected:number, low=low:number, high=high:number"),
     ),
     Section(
+        "reputation",
+        "Reputation, last week against before",
+        "The share delivered by provider and source address in the last seven days, and in the days before. Blamed: "
+        "deferred or refused for reputation, policy or our rate (x.7.x, 421). A trend is more than chance.",
+        _fields(
+            "provider=provider:text, source=source address:text, trend=trend:text, attempts=attempts:count, "
+            "share=delivered:share, before=before:share, change=change:share, blamed_share=blamed:share, "
+            "blamed_before=blamed before:share, score=score:number"
+        ),
+    ),
+    Section(
+        "warmup",
+        "New source addresses",
+        "Each day of a source address that began within this period; growth: attempts by those of its day before.",
+        _fields(
+            "source=source address:text, day=day:instant, number=day number:count, attempts=attempts:count, "
+            "growth=growth:number, share=delivered:share, blamed_share=blamed:share"
+        ),
+    ),
+    Section(
+        "alarms",
+        "Alarms",
+        "What is unusual on the last two days: hours by attempts, days of a provider or a source address by the share "
+        "delivered. With --store each goes to webhooks once, as report.alarm.",
+        _fields(
+            "kind=kind:text, subject=of:text, at=at:instant, value=value:number, usual=usual:number, score=score:number"
+        ),
+    ),
+    Section(
+        "capacity",
+        "Days of history and disk, forecast",
+        "Octets that history takes if nothing is removed: now and in 7, 30, 90 and 365 days, by its trend.",
+        _fields(
+            "history=history:text, day=day:instant, a_day=octets of that day:count, partitions=days kept:count,"
+            "octets=octets of all days:count"
+        ),
+    ),
+    Section(
         "destinations",
         "Deliverability by destination",
         "Outcomes of attempts by the recipient's domain.",

@@ -1,7 +1,8 @@
 """store — stores a report in PostgreSQL, where the console reads it
 
-Owns: writing the table `reports`.
-Guarantees: one statement writes all sections of a period or none; a report of the same period replaces the old one.
+Owns: writing the tables `reports` and `report_alarms`.
+Guarantees: one transaction writes all sections of a period and its alarms, or nothing; a report of the same period
+    replaces the old one. An alarm that another report had is not added again, so webhooks get it once.
 Raises: DatabaseUnavailable; PillarboxError when the role may not write, or the table does not exist.
 See: sql/schema/20_report.sql.
 """
@@ -31,7 +32,9 @@ def store(report: Report, conninfo: str) -> int:
     text = json.dumps(sections).replace("\\u0000", "\\ufffd")
     values = {"since": report.since, "until": report.until, "made": report.made, "origin": report.origin}
     try:
-        with copying.session(conninfo, read_only=False) as session:
+        with copying.session(conninfo, read_only=False) as session, session.transaction():
+            alarms = next(each["rows"] for each in sections if each["section"] == "alarms")
+            copying.rows(session, "report_alarms_add", alarms=json.dumps(alarms))
             return len(copying.rows(session, "report_store", **values, sections=text))
     except database.REFUSAL as error:
         raise PillarboxError(f"the report cannot be stored: {database.reason(error)}") from None

@@ -79,6 +79,11 @@ def rows(connection: Session, name: str, /, **values: object) -> list[Any]:
     return connection.execute(query(name), values or None).fetchall()
 
 
+def execute(connection: Session, name: str, /, **values: object) -> None:
+    """Run the query `name`, which returns no rows."""
+    connection.execute(query(name), values or None)
+
+
 def copy_in(connection: Session, table: str, columns: Sequence[str], csv: bytes) -> None:
     """Append rows, as CSV in the order of `columns`, to a table of history or one of its days."""
     statement = sql.SQL(query("analytics_copy_in")).format(
@@ -112,6 +117,12 @@ def copy_out(connection: Session, history: History, portion: Portion, columns: S
     if not there:
         raise PartitionDropped(f"{history.name}: the day {portion.since:%Y-%m-%d} was dropped during the read")
     return text
+
+
+def copy_new(connection: Session, **values: str) -> memoryview:
+    """What the snapshot `upto`, taken `at`, sees of attempts and `after` does not, from `since` on, as CSV."""
+    literals = {name: sql.Literal(value) for name, value in values.items()}
+    return _sent(connection, sql.SQL(query("stream_attempts")).format(**literals))
 
 
 def listing(connection: Session, name: str) -> memoryview:

@@ -1,48 +1,51 @@
 """stream_source — streams new attempts for Structured Streaming: format("pillarbox_attempts")
 
-Owns: offsets, the ranges that are read again, and the columns of the stream.
-Guarantees: every attempt whose transaction commits within OVERLAP ids, or a `reread`, of the newest arrives at least
-    once; most arrive several times, so the reader must drop duplicates (by id and token). Each batch is one short index
-    scan.
-Raises: DatabaseUnavailable, which Spark wraps: the query ends, and continues at its offset when it is restarted.
-Bugs: an attempt that commits later is not in the stream; the next report has it.
-See: PostgreSQL manual, CREATE SEQUENCE, "Notes": ids are assigned before the commit, so a lower one may become visible
-    later.
+Owns: offsets, which are snapshots of PostgreSQL, and the columns of the stream.
+Guarantees: each attempt is in exactly one batch, however late its transaction commits: in the first whose snapshot sees
+    it. A batch that is read again has the same attempts. A batch is one short transaction, over at most _SPAN
+    transactions of history; without new attempts there is no batch.
+Raises: DatabaseUnavailable, PillarboxError for another server or timeline, where snapshots mean something else; Spark
+    wraps both: the query ends, and continues at its offset when it is restarted.
+Bugs: a transaction that was open for more than _OPEN when it committed is not looked for.
+See: sql/README.md, "Figures by the minute"; sql/schema/22_webhook.sql, webhook_next.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
-from time import time
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import datasource
 
-from scripts.analytics.source import copying
+from scripts.analytics.source import copying, portion
+from scripts.analytics.source.columns import ATTEMPTS
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import pyarrow as pa
     from pyspark.sql.types import StructType
 
 NAME: Final = "pillarbox_attempts"
-SCHEMA: Final = "id bigint, token bigint, ts timestamp, outcome string, seconds double"
-#: Ids below the newest that are read again: the results that all workers record in a few seconds.
-OVERLAP: Final = 20_000
+COLUMNS: Final = ("ts", "outcome", "duration")
+#: A snapshot that sees nothing: the first transaction of a server is 3.
+_NOTHING: Final = "3:3:"
+_OPEN: Final = timedelta(days=1)
+_SPAN: Final = 20_000
 
-type Offset = dict[str, int | str]
+type Offset = dict[str, str]
 
 
 class Portion(datasource.InputPartition):
-    """Ids above `after` up to `upto`."""
+    """What the snapshot `upto`, taken `at`, sees and `after` does not, from the instant `since` on."""
 
-    def __init__(self, after: int, upto: int) -> None:
-        super().__init__((after, upto))
+    def __init__(self, since: str, after: str, upto: str, at: str) -> None:
+        super().__init__((since, after, upto, at))
 
 
 class AttemptsStream(datasource.DataSource):
-    """Options: database (libpq URI), since (an instant in ISO 8601), reread (seconds, 10), overlap (ids)."""
+    """Options: database (libpq URI), since (an instant in ISO 8601), timeline (of the server; empty: any)."""
 
     @classmethod
     def name(cls) -> str:
@@ -50,8 +53,8 @@ class AttemptsStream(datasource.DataSource):
         return NAME
 
     def schema(self) -> str:
-        """id, token, ts, outcome and seconds."""
-        return SCHEMA
+        """The columns ts, outcome and duration, in seconds."""
+        return ATTEMPTS.spark(COLUMNS)
 
     def streamReader(self, schema: StructType) -> AttemptsReader:  # noqa: N802, ARG002 - Spark's own
         """A reader of new attempts."""
@@ -59,56 +62,67 @@ class AttemptsStream(datasource.DataSource):
         for key in ("database", "since"):
             if key not in options:
                 raise PillarboxError(f"option {key} is missing")
-        return AttemptsReader(
-            options["database"],
-            datetime.fromisoformat(options["since"]),
-            int(options.get("overlap", OVERLAP)),
-            float(options.get("reread", "10")),
-        )
+        since = datetime.fromisoformat(options["since"])
+        return AttemptsReader(options["database"], since, options.get("timeline", ""))
 
 
 class AttemptsReader(datasource.DataSourceStreamReader):
-    """Reads by id, from a little below the last offset.
+    """Reads what is new between two snapshots. An offset is a snapshot and the time when it was taken."""
 
-    An offset is the newest id seen, the timeline of the server that assigned it, and the number of the current stretch
-    of `reread` seconds. Each stretch has a batch, even without new attempts, which picks up late commits. On another
-    timeline ids are assigned again, so everything is read from the first one.
-    """
-
-    def __init__(self, conninfo: str, since: datetime, overlap: int, reread: float) -> None:
+    def __init__(self, conninfo: str, since: datetime, timeline: str = "") -> None:
         self._conninfo = conninfo
         self._since = since
-        self._overlap = overlap
-        self._reread = reread
+        self._timeline = timeline
+        #: The offset that was asked about last, and a later one without attempts in between: looked through already.
+        self._quiet: tuple[Offset, Offset] | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """The offset before the first attempt."""
-        return {"after": 0, "stretch": 0, "timeline": ""}
+        return {"snapshot": _NOTHING, "at": self._since.isoformat()}
 
     def latestOffset(self, start: Offset | None = None, limit: Any = None) -> Offset:  # noqa: N802, ARG002
-        """The offset of the newest attempt."""
+        """The next offset; `start` if no attempt is new."""
+        start = start or self.initialOffset()
+        found = self._quiet[1] if self._quiet and self._quiet[0] == start else start
         with copying.session(self._conninfo) as session:
-            [server] = copying.rows(session, "server_timeline")
-            known = str(start.get("timeline") or "") if start else ""
-            timeline = server.timeline or known
-            after = int(start["after"]) if start and known in {"", timeline} else 0
-            [row] = copying.rows(session, "stream_newest", since=self._since, after=after)
-        return {"after": max(after, row.seen), "stretch": int(time() // self._reread), "timeline": timeline}
+            self._same_server(session)
+            while True:
+                after, first = found["snapshot"], found["snapshot"] == _NOTHING
+                values = {"since": self._from(found), "after": after, "span": None if first else _SPAN}
+                [row] = copying.rows(session, "stream_next", **values)
+                found = {"snapshot": row.upto, "at": row.at.isoformat()}
+                if row.news or first:
+                    return found
+                if row.last:
+                    self._quiet = start, found
+                    return start
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[Portion]:
-        """One portion, with the overlap; the first of a stream or of another timeline starts at 0."""
-        same = start.get("timeline") in {None, "", end.get("timeline")}
-        return [Portion(max(0, int(start["after"]) - self._overlap) if same else 0, int(end["after"]))]
+        """One portion."""
+        return [Portion(self._from(start).isoformat(), start["snapshot"], end["snapshot"], end["at"])]
 
-    def read(self, partition: datasource.InputPartition) -> Iterator[tuple[Any, ...]]:
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         """The attempts of a portion; the transaction ends before the first is returned."""
-        after, upto = partition.value
+        since, after, upto, at = partition.value
         with copying.session(self._conninfo) as session:
-            found = copying.rows(session, "stream_attempts", since=self._since, after=after, upto=upto)
-        return iter([tuple(row) for row in found])
+            self._same_server(session)
+            text = copying.copy_new(session, since=since, after=after, upto=upto, at=at)
+        return iter(portion.parse(text, ATTEMPTS, COLUMNS).to_batches())
 
     def commit(self, end: Offset) -> None:
         """Do nothing: no state is kept here."""
 
     def stop(self) -> None:
         """Do nothing: no connection is open between batches."""
+
+    def _from(self, offset: Offset) -> datetime:
+        """The instant from which attempts may be new after an offset, so that PostgreSQL opens few days."""
+        return max(self._since, datetime.fromisoformat(offset["at"]) - _OPEN)
+
+    def _same_server(self, session: copying.Session) -> None:
+        [server] = copying.rows(session, "server_timeline")
+        if self._timeline and server.timeline and server.timeline != self._timeline:
+            raise PillarboxError(
+                f"the server is another, or a standby that was promoted: its timeline is {server.timeline}, the stream "
+                f"follows {self._timeline}; start the stream again, and it counts from its last minutes"
+            )

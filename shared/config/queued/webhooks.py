@@ -27,6 +27,7 @@ EventKind = Literal[
     "suppressed",
     "complained",
     "deleted",
+    "report.alarm",
 ]
 KINDS: Final[tuple[str, ...]] = get_args(EventKind)
 URL_PATTERN: Final = r"https?://[^\s/?#@]+(?:[/?][^\s#]*)?"

@@ -203,6 +203,13 @@ SELECT setval('pillarbox.attempts_id_seq', nextval('pillarbox.attempts_id_seq') 
 -- Sets one setting of this session.
 SELECT set_config(%(name)s, %(value)s, false)
 
+-- name: analytics_sizes
+-- Days of history and the octets that each takes, with its indexes.
+SELECT %(table)s AS history, to_date(right(c.relname, 8), 'YYYYMMDD') AS day, pg_total_relation_size(c.oid) AS octets
+  FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+ WHERE i.inhparent = to_regclass('pillarbox.' || %(table)s) AND c.relname ~ '_\d{8}$' AND NOT i.inhdetachpending
+ ORDER BY day
+
 -- name: analytics_unknown_recipients
 -- Takes a second look at recipients that attempts name, and lists those that are neither queued nor archived.
 SELECT id FROM unnest(%(ids)s::bigint[]) AS named(id)
@@ -216,13 +223,27 @@ SELECT m.id::text FROM pillarbox.messages m
    AND NOT EXISTS (SELECT FROM pillarbox.released r WHERE r.messages__id = m.id) ORDER BY m.id
 
 -- name: stream_attempts
--- Attempts with ids above `after` and up to `upto`, of these days, with what figures by the minute need.
+-- Attempts that one snapshot sees and an earlier one does not, of these days, with what figures by the minute need.
 --
--- An instant that is still to come (the clock was put back) is taken as now: it would end the minutes before it.
-SELECT a.id, a.token, least(a.ts, clock_timestamp()) AS ts, a.outcome, date_part('epoch', a.duration) AS seconds
-  FROM pillarbox.attempts a
- WHERE a.ts >= %(since)s::timestamptz AND a.id > %(after)s AND a.id <= %(upto)s
+-- An instant after the snapshot was taken (the clock was put back) is taken as that: it would end the minutes before it.
+COPY (SELECT least(ts, {at}::timestamptz), outcome, date_part('epoch', duration) FROM pillarbox.attempts
+       WHERE ts >= {since}::timestamptz AND xact >= pg_snapshot_xmin({after}::pg_snapshot)::text::bigint
+         AND xact < pg_snapshot_xmax({upto}::pg_snapshot)::text::bigint
+         AND pg_visible_in_snapshot(xact::text::xid8, {upto}::pg_snapshot) AND NOT pg_visible_in_snapshot(xact::text::xid8, {after}::pg_snapshot))
+  TO STDOUT (FORMAT csv)
 
--- name: stream_newest
--- The highest id of an attempt since then that can be seen, above one that was seen before.
-SELECT coalesce(max(a.id), 0) AS seen FROM pillarbox.attempts a WHERE a.ts >= %(since)s::timestamptz AND a.id > %(after)s
+-- name: stream_next
+-- The next snapshot, at most `span` transactions on, the time now, whether it is the present one, and whether it sees an attempt
+-- that `after` does not.
+SELECT n.upto::text AS upto, clock_timestamp() AS at, pg_snapshot_xmax(n.upto) = pg_snapshot_xmax(pg_current_snapshot()) AS last,
+       EXISTS (SELECT FROM pillarbox.attempts a
+                WHERE a.ts >= %(since)s::timestamptz AND a.xact >= pg_snapshot_xmin(%(after)s::pg_snapshot)::text::bigint
+                  AND a.xact < pg_snapshot_xmax(n.upto)::text::bigint AND pg_visible_in_snapshot(a.xact::text::xid8, n.upto)
+                  AND NOT pg_visible_in_snapshot(a.xact::text::xid8, %(after)s::pg_snapshot)) AS news
+  FROM (SELECT CASE WHEN %(span)s::bigint IS NULL THEN pg_current_snapshot()
+                    ELSE pillarbox.webhook_next(%(after)s::pg_snapshot, %(span)s::bigint) END AS upto) AS n
+
+-- name: stream_since
+-- The minute from which a stream without a position counts: ten minutes before the newest that is counted, at most a day back.
+SELECT date_trunc('minute', greatest(least(max(minute), now()) - interval '10 minutes', now() - interval '1 day')) AS since
+  FROM pillarbox.report_minutes

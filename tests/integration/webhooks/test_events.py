@@ -202,3 +202,27 @@ async def test_after_a_dump_was_restored_nothing_is_skipped(factory: Factory, ho
     fourth = factory.row(status="HOLD")
     await hook.after(MINUTE)
     assert taker.taken[-1]["data"]["id"] == fourth
+
+
+async def test_an_alarm_of_a_report_is_an_event_of_its_own_once(factory: Factory, hooked: Hook, hooks: Make) -> None:
+    taker, other = await hooks(), await hooks()
+    wanting = hooked(taker.url, events=["report.alarm"])
+    picky = hooked(other.url, "picky", condition="senderdomain=sender.example")
+    add = """INSERT INTO pillarbox.report_alarms (kind, subject, at, value, usual, score)
+             VALUES ('source', '192.0.2.1', '2026-03-02T00:00Z', 0.5, 0.9, -8) ON CONFLICT DO NOTHING"""
+    for _ in range(2):
+        factory.sql(add)
+        await wanting.settled()
+        await picky.settled()
+    [request] = taker.requests
+    event = Webhook(SECRET).verify(request.body, dict(request.headers))
+    assert event["type"] == "report.alarm"
+    assert event["data"] == {
+        "alarm": "source",
+        "subject": "192.0.2.1",
+        "at": "2026-03-02T00:00:00Z",
+        "value": 0.5,
+        "usual": 0.9,
+        "score": -8,
+    }
+    assert other.requests == [], "an alarm is of no recipient, so it fits no condition"
