@@ -87,7 +87,7 @@ SELECT date_trunc('minute', ts), outcome, count(*), sum(date_part('epoch', durat
   FROM pillarbox.attempts WHERE worker <> 'beyond' GROUP BY 1, 2 ORDER BY 1, 2
 """
 _FIGURES: Final = b"SELECT minute, outcome, attempts, seconds FROM pillarbox.report_minutes ORDER BY minute, outcome"
-_PATIENCE: Final = 300.0
+_PATIENCE: Final = 600.0
 
 
 def test_a_stream_killed_at_every_step_counts_each_attempt_once(
