@@ -1,6 +1,7 @@
 """command — `pillarbox analytics generate`: writes synthetic history of any size, to try reports and to measure
 
-Owns: the division among days, the numbers of rows, and writing by COPY: attempts and archive in parallel.
+Owns: the division among days, the numbers of rows, and writing by COPY: attempts and archive in parallel,
+    while the next rows are made.
 Guarantees: the same seed makes the same rows except for their ids; missing days are created; without --yes or a yes it
     only previews. An interrupted run leaves whole stretches, never part of one.
 Raises: DatabaseUnavailable, PillarboxError.
@@ -26,6 +27,7 @@ from shared.how_many import how_many
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
 
     import pyarrow as pa
 
@@ -92,25 +94,32 @@ def generate(
     written = {"attempts": 0, "archive": 0}
     first_day = until - timedelta(days=days)
     with (
+        copying.session(conninfo, read_only=False) as numbering,
         copying.session(conninfo, read_only=False, timeout=timedelta(0)) as one,
         copying.session(conninfo, read_only=False, timeout=timedelta(0)) as other,
         ThreadPoolExecutor(2) as pool,
     ):
         start = datetime(first_day.year, first_day.month, first_day.day, tzinfo=UTC)
-        copying.rows(one, "history_create_from", at=start, ahead=days)
+        copying.rows(numbering, "history_create_from", at=start, ahead=days)
         stretches = list(_stretches(attempts / rows.TRIES, first_day, days, rows.share))
         room = max(_STRETCH * 8, 1)
+        writing: list[Future[int]] = []
+
+        def end_writing() -> None:
+            for future, history in zip(writing, written, strict=False):
+                written[history] += future.result()
+            tell(written["attempts"])
+
         for day, number, count in stretches:
-            [free] = copying.rows(one, "analytics_reserve", count=min(room, count * 8))
+            [free] = copying.rows(numbering, "analytics_reserve", count=min(room, count * 8))
             first = rows.First(free.attempt, free.recipient, free.token)
             tables = rows.make(seed, day, number, count, first, until)
+            end_writing()
             writing = [
                 pool.submit(_write, session, history, table)
                 for session, history, table in zip((one, other), (ATTEMPTS, ARCHIVE), tables, strict=True)
             ]
-            for future, history in zip(writing, written, strict=True):
-                written[history] += future.result()
-            tell(written["attempts"])
+        end_writing()
     return Made(written["attempts"], written["archive"], monotonic() - begun)
 
 

@@ -150,8 +150,10 @@ def _steps(var: Path, uri: str) -> dict[str, Any]:
         _ending(steps.pid),
     ):
         for line in steps.stdout or ():
-            print(last, end="", flush=True)
-            last = line
+            if line.startswith("{"):
+                last = line
+            else:
+                print(line, end="", flush=True)
         if steps.wait():
             raise PillarboxError("analytics failed; its message is above")
     found: dict[str, Any] = json.loads(last)
