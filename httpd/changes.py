@@ -1,6 +1,6 @@
 """changes — changes of mail that go on in the background while their page shows how far they are
 
-Owns: the tasks of this process that change mail, each on a connection of its own.
+Owns: the tasks of this process that change mail, each on a connection of its own; every process knows of them.
 Guarantees: a change that is quick is over when its page is shown. A longer one goes on whether somebody watches or
     not, batch by batch; where httpd ends first, its audit row says exactly what was done (operate/queue/act.py). At
     most so many go on at once that half of the connections are left for pages.
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from httpd.tally import Tally
     from operate.queue.act import Change, Done, Watch
 
 _PATIENCE: Final = 1.5  # seconds after which a page that shows the progress is better than none
@@ -28,15 +29,15 @@ _PATIENCE: Final = 1.5  # seconds after which a page that shows the progress is 
 class Changes:
     """The changes that are under way."""
 
-    def __init__(self, connections: int) -> None:
+    def __init__(self, connections: int, tally: Tally) -> None:
         """connections: of the pool."""
+        self._tally = tally
         self._most = max(1, connections // 2)
         self._tasks: set[asyncio.Task[Done]] = set()
-        self._audits: set[int] = set()
 
     def has(self, audit: int) -> bool:
-        """Whether the change with this audit row goes on in this process."""
-        return audit in self._audits
+        """Whether the change with this audit row goes on, in this process or another one of this httpd."""
+        return self._tally.changes(audit)
 
     async def begun(self, request: Request, work: Callable[[Watch], Coroutine[object, object, Done]]) -> int:
         """Begin a change; the number of its audit row, once it is over or has taken a moment."""
@@ -46,13 +47,13 @@ class Changes:
 
         @contextmanager
         def watch(_: Change, done: Done) -> Iterator[Callable[[], object]]:
-            self._audits.add(done.audit)
+            self._tally.begin(done.audit)
             if not started.done():
                 started.set_result(done.audit)
             try:
                 yield lambda: None
             finally:
-                self._audits.discard(done.audit)
+                self._tally.end(done.audit)
 
         task = asyncio.ensure_future(work(watch))
         self._tasks.add(task)

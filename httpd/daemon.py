@@ -1,7 +1,7 @@
 """daemon — builds httpd's parts and owns their order
 
 Owns: the start (database proven, schema checked, port bound, privileges dropped, then ready), reload and stop: accept
-    no more, let requests end, close.
+    no more, let requests end, close; whether this process serves itself or supervises others that do.
 Guarantees: nothing half-started: if any step fails, nothing listens. A configuration that cannot be used changes
     nothing: it is read and proven whole first.
 Raises: PillarboxError for errors that an operator can correct.
@@ -9,29 +9,42 @@ Raises: PillarboxError for errors that an operator can correct.
 
 from __future__ import annotations
 
+import asyncio
 import os
-from typing import TYPE_CHECKING
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
 
-from httpd import app, metrics, reload
-from httpd.sending.receiver import Receiver
+from httpd import reload
+from httpd.process import metrics
+from httpd.process.counts import Counting
+from httpd.process.serving import Serving
+from httpd.sending.rates import SharedCounts
+from httpd.sending.receiver import Receiver, rules_of
 from httpd.server import door
 from httpd.server.certificate import Certificate
-from httpd.server.serving import Server
-from httpd.service import Service
+from httpd.tally import Tally
 from shared import event_loop, lifecycle, var_folder
-from shared.config.httpd.load import load_httpd
+from shared.config.httpd.load import load_httpd, read_httpd
 from shared.config.validate import naming
-from shared.errors import told
-from shared.how_many import how_many
+from shared.errors import ListenFailed, told
 from shared.observe import events
-from shared.postgres import acting, database, migrate
+from shared.observe.httpd_table import HTTPD
+from shared.postgres import database, migrate
+from smtpd.connection import sockets
 from smtpd.process import privileges
+from smtpd.process.supervisor import Program, Supervisor
+from smtpd.rates.server import LocalRateCounts, RateServer
 
 if TYPE_CHECKING:
-    import socket
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from shared.config.httpd.settings import HttpdConfig
+    from smtpd.connection.sockets import Bound
+
+type Values = dict[str, Any]
+
+_COUNTING: Final = 1.0  # seconds that a page of metrics waits for what the processes have counted
 
 
 def run(path: Path) -> None:
@@ -41,91 +54,143 @@ def run(path: Path) -> None:
 
 
 def _run(path: Path) -> None:
-    config = load_httpd(path)
+    config, values = read_httpd(path)
     events.setup(config.environment.log.level)
     var_folder.check(config.environment.var)
     certificate = Certificate(config.tls) if config.tls else None
     account = privileges.identity(config.user, config.group)
     conninfo = database.resolve(config.environment.database.uri, config.environment.var)
     migrate.check(conninfo)
-    listening = door.bind(config.listen)
+    doors = door.bind(config.listen, config.processes)
     try:
         privileges.drop(account, "httpd.yaml")
-        event_loop.run(_Daemon(path, config, certificate, listening).serve(conninfo))
+        daemon = _Daemon(path, config, conninfo, doors, certificate)
+        event_loop.run(daemon.alone() if len(doors) == 1 else daemon.supervised(values))
     finally:
-        listening.close()
+        sockets.close(bound for process in doors for bound in process)
 
 
 class _Daemon:
-    """The parts of httpd while it runs."""
+    """httpd as one service, with one process or several."""
 
     def __init__(
-        self, path: Path, config: HttpdConfig, certificate: Certificate | None, listening: socket.socket
+        self,
+        path: Path,
+        config: HttpdConfig,
+        conninfo: str,
+        doors: list[list[Bound]],
+        certificate: Certificate | None,
     ) -> None:
         self._path = path
         self._config = config
+        self._conninfo = conninfo
+        self._doors = doors
         self._certificate = certificate
-        self._listening = listening
+        self._where = door.address(doors[0][0].door)
+        self._mail = SharedCounts(rules_of(path, config).environment.var)
 
-    async def serve(self, conninfo: str) -> None:
-        """Run every part until a signal comes."""
-        config = self._config
-        pool = await acting.open_pool(conninfo, "pillarbox httpd", config.environment.database.connections)
+    async def alone(self) -> None:
+        """Answer in this process."""
+        keys = LocalRateCounts(RateServer())
+        serving = await Serving.made(
+            self._path, self._config, self._conninfo, Tally(), keys, self._mail, self._certificate
+        )
+
+        async def again() -> None:
+            try:
+                config, ignored = reload.effective(self._config, load_httpd(self._path))
+                await serving.use(config)
+                self._use(config, ignored)
+            except Exception as error:  # noqa: BLE001 - after any error the running configuration stays
+                events.emit("daemon.reload_refused", error=told(error))
+                return
+            events.emit("daemon.reloaded")
+
+        figures = metrics.Alone(serving)
         try:
-            receiver = Receiver(config, self._path, conninfo)
-            await receiver.spool.prove()
-            service = Service(config, pool, receiver, self._path.parent)
-            server = Server(app.made(service), config, self._certificate)
-            await server.open(self._listening)
-            self._service, self._server = service, server
-            async with metrics.observing(config.metrics, service, server) as address:
-                where = door.address(self._listening)
-                scheme = "https" if config.tls else "http"
-                started = {
-                    "role": "httpd",
-                    "pid": os.getpid(),
-                    "listening": f"{scheme}://{where}",
-                    "metrics": address,
-                }
-                parts = {
-                    "requests": server.run(),
-                    "keys": service.keys.run(),
-                    "live": service.live.run(),
-                    **receiver.parts(),
-                }
-                await lifecycle.serve(parts, f"listening {where}", self._stop, self._reload, started=started)
+            await serving.open(self._doors[0][0].door)
+            async with metrics.observing(self._config.metrics, figures) as address:
+                parts = {**serving.parts(), "rates": self._mail.run()}
+                await lifecycle.serve(parts, self._ready(), serving.stop, again, started=self._started(address))
         finally:
-            await pool.close()
+            await figures.close()
+            await serving.close()
 
-    async def _reload(self) -> None:
-        """Use the configuration as it is now, or go on as before and say why."""
+    async def supervised(self, values: Values) -> None:
+        """Answer by children."""
+        config = self._config
+        tally, file = Tally.shared(config.processes)
+        more = {"path": str(self._path), "tally": file}
+        async with self._proving() as prover:
+            await prover.spool.prove()
+            supervisor = Supervisor(
+                values, self._conninfo, self._doors, Counting(self._mail, tally),
+                program=Program("httpd", HTTPD, more, [file]), counting=_COUNTING,
+            )  # fmt: skip
+            counting = asyncio.ensure_future(self._mail.run())
+            try:
+                await supervisor.open()
+
+                async def again() -> None:
+                    try:
+                        wanted, values = read_httpd(self._path)
+                        config, ignored = reload.effective(self._config, wanted)
+                        if self._certificate is not None and config.tls is not None:
+                            self._certificate.reload(config.tls)
+                        await prover.use(config)
+                        self._use(config, ignored)
+                    except Exception as error:  # noqa: BLE001 - after any error the running configuration stays
+                        events.emit("daemon.reload_refused", error=told(error))
+                        return
+                    if refusals := await supervisor.reload(values):
+                        events.emit("daemon.reload_refused", error="; ".join(refusals))
+                    else:
+                        events.emit("daemon.reloaded")
+
+                try:
+                    async with metrics.observing(config.metrics, supervisor.reports) as address:
+                        started = self._started(address)
+                        await lifecycle.serve(
+                            supervisor.parts(), self._ready(), lambda: self._stop(supervisor), again, started=started
+                        )
+                except ListenFailed:
+                    await supervisor.stop(0)
+                    raise
+            finally:
+                counting.cancel()
+                await asyncio.gather(counting, return_exceptions=True)
+                os.close(file)
+
+    @asynccontextmanager
+    async def _proving(self) -> AsyncIterator[Receiver]:
+        """What a child takes mail with, to prove that it can be made."""
+        receiver = Receiver(self._config, self._path, self._conninfo, LocalRateCounts(RateServer()))
         try:
-            config, ignored = reload.effective(self._config, load_httpd(self._path))
-            if self._certificate is not None and config.tls is not None:
-                self._certificate.reload(config.tls)
-            await self._service.receiver.use(config)
-        except Exception as error:  # noqa: BLE001 - after any error the running configuration stays
-            events.emit("daemon.reload_refused", error=told(error))
-            return
+            yield receiver
+        finally:
+            await receiver.close()
+
+    async def _stop(self, supervisor: Supervisor) -> None:
+        # A child waits so long for requests, and then for changes; supervisor.stop adds its own patience.
+        requests = 2 * self._config.shutdown.timeout.total_seconds()
+        await supervisor.stop(requests + rules_of(self._path, self._config).spool.timeout.total_seconds())
+
+    def _use(self, config: HttpdConfig, ignored: list[str]) -> None:
         if ignored:
             events.emit("daemon.reload_ignored", keys=", ".join(ignored))
         self._config = config
-        self._service.use(config)
-        self._server.use(config)
+        self._mail.var = rules_of(self._path, config).environment.var
         events.setup(config.environment.log.level)
-        events.emit("daemon.reloaded")
 
-    async def _stop(self) -> None:
-        """Accept no more, and let what is asked be answered."""
-        server = self._server
-        server.close()
-        self._service.live.close()
-        patience = self._config.shutdown.timeout.total_seconds()
-        await lifecycle.step("requests", server.emptied(), patience, on=lambda: how_many(server.requests, "request"))
-        await server.end()
-        await lifecycle.step("changes", self._service.changes.ended(), patience)
-        receiver = self._service.receiver
-        await lifecycle.step("spool", receiver.spool.drained(), receiver.patience)
-        await lifecycle.step("hints", receiver.spool.notified(), 1.0, on=lambda: "PostgreSQL")
-        await receiver.close()
-        await lifecycle.step("keys", self._service.keys.noted(), 2.0, on=lambda: "PostgreSQL")
+    def _ready(self) -> str:
+        return f"listening {self._where}"
+
+    def _started(self, address: str | None) -> dict[str, object]:
+        scheme = "https" if self._config.tls else "http"
+        return {
+            "role": "httpd",
+            "pid": os.getpid(),
+            "processes": len(self._doors),
+            "listening": f"{scheme}://{self._where}",
+            "metrics": address,
+        }

@@ -114,17 +114,18 @@ class _Body:
         message = await self._receive()
         more = len(message.get("body", b""))
         self._octets += more
-        self._service.bodies += more
+        held = self._service.tally.hold(more)
         if self._octets > limits.body:
             raise too_large(limits.body)
-        if self._service.bodies > limits.bodies:
+        if held > limits.bodies:
             raise problems.unavailable("too many large requests are under way; try again later")
         return message
 
     def forget(self) -> None:
         """The request is answered."""
-        self._service.bodies -= self._octets
-        self._octets = 0
+        if self._octets:
+            self._service.tally.hold(-self._octets)
+            self._octets = 0
 
     def _check(self, most: int) -> None:
         """What the head says of the body."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from shared.config.httpd.settings import HttpdConfig
 
 #: The port is bound, privileges gone, connections to the database made: once, at the start.
-FIXED: Final = frozenset({"listen", "user", "group", "metrics"})
+FIXED: Final = frozenset({"listen", "processes", "user", "group", "metrics"})
 #: Used by the next connection or request.
 LIVE: Final = frozenset(
     {"environment", "tls", "proxy", "mail", "limits", "timeout", "rates", "oidc", "console", "shutdown"}

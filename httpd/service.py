@@ -10,7 +10,6 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from httpd.access.address import client_address
-from httpd.access.keys import Keys
 from httpd.changes import Changes
 from httpd.files import Files
 from httpd.live import Live
@@ -22,7 +21,9 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from httpd.access.caller import Caller
+    from httpd.access.keys import Keys
     from httpd.sending.receiver import Receiver
+    from httpd.tally import Tally
     from shared.config.httpd.settings import HttpdConfig
     from shared.postgres import database
 
@@ -30,18 +31,26 @@ if TYPE_CHECKING:
 class Service:
     """What a request finds at `request.app.state.service`."""
 
-    def __init__(self, config: HttpdConfig, pool: database.Pool, receiver: Receiver, folder: Path) -> None:
-        """folder: where httpd.yaml is."""
+    def __init__(
+        self,
+        config: HttpdConfig,
+        pool: database.Pool,
+        receiver: Receiver,
+        folder: Path,
+        keys: Keys,
+        tally: Tally,
+    ) -> None:
+        """folder: where httpd.yaml is; tally: what this process and others hold."""
         self.config = config
         self.files = Files(folder, str(config.mail.smtpd))
-        self.examining = asyncio.Lock()  # held by the one examination of doctor
+        self.examining = asyncio.Lock()  # held by the one examination of doctor in this process
         self.pool = pool
         self.receiver = receiver
         self.under_way = UnderWay()
-        self.bodies = 0  # octets of all bodies that are being read or answered
         self.live = Live(pool, self.files, self.examining)
-        self.changes = Changes(config.environment.database.connections)
-        self.keys = Keys(pool, config.rates, config.oidc)
+        self.changes = Changes(config.environment.database.connections, tally)
+        self.keys = keys
+        self.tally = tally
 
     def use(self, config: HttpdConfig) -> None:
         """Serve by this configuration from now on."""

@@ -100,8 +100,9 @@ class Daemon:
     async def supervised(self, values: Values) -> None:
         """Serve by children."""
         await (await self._proven(RateServer())).listeners.release()
+        counts = RateServer()
         supervisor = Supervisor(
-            values, self._conninfo, self._doors, counting=self._config.metrics.timeout.total_seconds()
+            values, self._conninfo, self._doors, counts, counting=self._config.metrics.timeout.total_seconds()
         )
         await supervisor.open()
 
@@ -121,7 +122,7 @@ class Daemon:
 
         try:
             async with (
-                rates_socket.answering(supervisor.rates, self._config.environment.var),
+                rates_socket.answering(counts, self._config.environment.var),
                 observe.observing(self._config.metrics, supervisor.reports, self._conninfo) as metrics,
             ):
                 started = self._started(metrics)

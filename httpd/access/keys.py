@@ -29,15 +29,17 @@ from shared.observe import events
 from shared.postgres import database
 from smtpd.envelope import places
 from smtpd.envelope.client import User
-from smtpd.rates.counters import HitCounter, Limit
+from smtpd.rates.counters import Limit
 
 if TYPE_CHECKING:
     from shared.config.httpd.oidc import HttpdOidc
     from shared.config.httpd.settings import HttpdRates
+    from smtpd.rates.limits import RateCounts
 
 _BEARER: Final = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
 _FRESH: Final = 5.0  # seconds for which a key that was found is not asked for again
 _MOST: Final = 10_000  # keys remembered
+_REMEMBERED: Final = 86_400.0  # seconds for which all processes know what was valid in one of them
 _NOTES: Final = 10.0  # seconds between two notes of what was used
 _NO_DIGEST: Final = bytes(32)
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="pillarbox"'}  # RFC 6750 section 3
@@ -46,10 +48,13 @@ _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="pillarbox"'}  # RFC 6750
 class Keys:
     """The keys that requests show."""
 
-    def __init__(self, pool: database.Pool, settings: HttpdRates, oidc: HttpdOidc | None = None) -> None:
+    def __init__(
+        self, pool: database.Pool, settings: HttpdRates, counts: RateCounts, oidc: HttpdOidc | None = None
+    ) -> None:
+        """`counts`: of all processes of this httpd."""
         self._pool = pool
         self._found: OrderedDict[bytes, tuple[Caller, float, datetime | None]] = OrderedDict()
-        self._counter = HitCounter()
+        self._counts = counts
         self._used: set[str] = set()
         self._tokens: Tokens | None = None
         self.configure(settings, oidc)
@@ -70,11 +75,11 @@ class Keys:
         if secret is None and token is None:
             what = "API key or token" if self._tokens else "API key"
             why = f"no {what} was shown" if authorization is None else f"this is not an {what}"
-            raise self._refused(address, None, f"{why}; allowed: Authorization: Bearer pb_…")
+            raise await self._refused(address, None, f"{why}; allowed: Authorization: Bearer pb_…")
         mark = secret.digest if secret else hashlib.sha256((token or "").encode()).digest()
         known = self._found.get(mark)
         if known is None:
-            self._refuse_flood(address)
+            await self._refuse_flood(address, mark)
         if known is None or monotonic() > known[1] or _has_passed(known[2]):
             if secret:
                 known = await self._ask(secret.prefix, mark, address)
@@ -83,7 +88,7 @@ class Keys:
         caller = known[0]
         if secret:
             self._used.add(caller.prefix)
-        self._limit(caller)
+        await self._limit(caller)
         return caller
 
     async def run(self) -> None:
@@ -108,14 +113,14 @@ class Keys:
             rows = await database.fetch(connection, "key_find", prefix=prefix)
         right = hmac.compare_digest(mark, bytes(rows[0].digest) if rows else _NO_DIGEST)
         if not right or not rows:
-            raise self._refused(address, None, "this API key is not known")
+            raise await self._refused(address, None, "this API key is not known")
         [row] = rows
         if row.revoked is not None or _has_passed(row.expires) or row.disabled:
             self._found.pop(mark, None)
             why = "is revoked" if row.revoked else "has expired" if _has_passed(row.expires) else "is disabled"
-            raise self._refused(address, prefix, f"this API key {why}")
+            raise await self._refused(address, prefix, f"this API key {why}")
         caller = Caller(prefix, row.principal, frozenset(row.scopes), frozenset(row.roles), _user(row), self._pool)
-        return self._remember(mark, caller, row.expires)
+        return await self._remember(mark, caller, row.expires)
 
     async def _ask_provider(self, token: str, mark: bytes, address: str) -> tuple[Caller, float, datetime | None]:
         """The provider's word, and PostgreSQL's about the principal that it names."""
@@ -124,7 +129,7 @@ class Keys:
             named = await self._tokens.named(token)
         except TokenRefused as refused:
             self._found.pop(mark, None)
-            raise self._refused(address, None, str(refused)) from None
+            raise await self._refused(address, None, str(refused)) from None
         except ProviderAway:
             raise unavailable(f"the provider of tokens does not answer: {self._tokens.settings.issuer}") from None
         async with self._pool.connection() as connection:
@@ -133,40 +138,49 @@ class Keys:
         if row is None or row.disabled or row.kind != "person":
             self._found.pop(mark, None)
             why = "is disabled" if row and row.disabled else "is not a principal of kind person"
-            raise self._refused(address, None, f"{named.principal!r}, whom the token names, {why}")
+            raise await self._refused(address, None, f"{named.principal!r}, whom the token names, {why}")
         prefix = f"oidc:{named.principal}"
         caller = Caller(prefix, row.principal, frozenset(keys.SCOPES), frozenset(row.roles), _user(row), self._pool)
-        return self._remember(mark, caller, named.expires)
+        return await self._remember(mark, caller, named.expires)
 
-    def _remember(self, mark: bytes, caller: Caller, expires: datetime | None) -> tuple[Caller, float, datetime | None]:
+    async def _remember(
+        self, mark: bytes, caller: Caller, expires: datetime | None
+    ) -> tuple[Caller, float, datetime | None]:
+        if mark not in self._found:
+            await self._counts.hit([_was_valid(mark)], 1)
         self._found[mark] = caller, monotonic() + _FRESH, expires
         self._found.move_to_end(mark)
         if len(self._found) > _MOST:
             self._found.popitem(last=False)
         return self._found[mark]
 
-    def _refuse_flood(self, address: str) -> None:
-        """429 where too many failures came from this address, before anything is asked."""
-        wait = self._count(f"failure/{places.host(address)}", self._settings.failures, 0)
-        if wait:
+    async def _refuse_flood(self, address: str, mark: bytes) -> None:
+        """429 where too many failures came from this address, before PostgreSQL is asked."""
+        wait = await self._count(f"failure/{places.host(address)}", self._settings.failures, 0)
+        if wait and not await self._counts.hit([_was_valid(mark)], 0):
             raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "too many requests without a valid key", retry_after=wait)
 
-    def _refused(self, address: str, prefix: str | None, why: str) -> Problem:
-        wait = self._count(f"failure/{places.host(address)}", self._settings.failures, 1)
+    async def _refused(self, address: str, prefix: str | None, why: str) -> Problem:
+        wait = await self._count(f"failure/{places.host(address)}", self._settings.failures, 1)
         events.emit("key.refused", client=address, key=prefix, reason=why)
         if wait:
             return Problem(HTTPStatus.TOO_MANY_REQUESTS, "too many requests without a valid key", retry_after=wait)
         return Problem(HTTPStatus.UNAUTHORIZED, why, headers=_CHALLENGE)
 
-    def _limit(self, caller: Caller) -> None:
-        wait = self._count(f"request/{caller.prefix}", self._settings.requests, 1)
+    async def _limit(self, caller: Caller) -> None:
+        wait = await self._count(f"request/{caller.prefix}", self._settings.requests, 1)
         if wait:
             events.emit("rates.exceeded", client=caller.prefix, limit="request", seconds=wait)
             raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "too many requests with this key", retry_after=wait)
 
-    def _count(self, key: str, most: int, hits: int) -> float:
+    async def _count(self, key: str, most: int, hits: int) -> float:
         """Seconds to wait; 0 where it is allowed."""
-        return self._counter.hit([Limit(key, most, self._window)], hits, monotonic()) if most else 0.0
+        return await self._counts.hit([Limit(key, most, self._window)], hits) if most else 0.0
+
+
+def _was_valid(mark: bytes) -> Limit:
+    """A hit of it says that a process of this httpd has found what is shown to be valid."""
+    return Limit(f"auth/valid/{mark.hex()}", 1, _REMEMBERED)
 
 
 def _user(row: database.Row) -> User:

@@ -7,7 +7,7 @@ Raises: Refused and its kinds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, override
 
@@ -17,6 +17,7 @@ from operate.errors import Refused
 from operate.queue import history
 from operate.selection import in_words
 from operate.settings import schedule, suppress, suspend
+from operate.shapes.settings import WebhookSecret
 from operate.webhooks import endpoints
 from shared.config.queued.pacing import FIELDS
 from shared.config.queued.webhooks import KINDS
@@ -247,20 +248,23 @@ class Webhooks(List):
         )
         if unknown := [each for each in events if each not in KINDS]:
             raise Refused(f"events: {unknown[0]!r}; allowed: {', '.join(KINDS)}")
-        secret = await endpoints.add(place.connection, wanted)
+        made = await endpoints.add(place.connection, by, wanted)
+        assert isinstance(made, WebhookSecret)  # noqa: S101 - it is no preview
         return Told(
             f"{wanted.name} is added, and gets what happens from now on. The secret of its signatures:",
-            secret=secret or "",
+            made.audit,
+            made.secret or "",
         )
 
     @override
     async def act(self, place: Place, by: By, act: str, key: str) -> Told:
         """As List."""
         if act == "enable":
-            await endpoints.enable(place.connection, key)
+            done = await endpoints.enable(place.connection, by, key)
         else:
-            await endpoints.disable(place.connection, key, by.reason or f"disabled by {_OPERATORS}")
-        return Told(f"{key}: {act}d.")
+            why = by.reason or f"disabled by {_OPERATORS}"
+            done = await endpoints.disable(place.connection, replace(by, reason=why), key)
+        return Told(f"{key}: {act}d.", _audit(done))
 
 
 class Keys(List):

@@ -14,9 +14,10 @@ from pydantic import Field
 
 from httpd.access.caller import Caller
 from httpd.access.needs import needs
-from httpd.routes.acting import Body, looking
+from httpd.routes.acting import Body, DryRun, Explained, Reason, Trying, because, looking
 from operate.errors import Refused
-from operate.shapes.settings import Webhook, WebhookName, WebhookReplayed, WebhookSecret, WebhookTested
+from operate.queue.act import By, checked_reason
+from operate.shapes.settings import SettingsPreview, Webhook, WebhookName, WebhookReplayed, WebhookSecret, WebhookTested
 from operate.webhooks import endpoints, probe
 from operate.webhooks.endpoints import Wanted
 from shared.config.queued.webhooks import KINDS, NAME_PATTERN
@@ -27,7 +28,7 @@ Operator = Annotated[Caller, needs("operate")]
 Name = Annotated[str, PathParameter(pattern=f"^(?:{NAME_PATTERN})$", description="Its name.")]
 
 
-class Adding(Body):
+class Adding(Explained):
     """An endpoint."""
 
     name: str = Field(max_length=255, description="Its name.")
@@ -39,13 +40,13 @@ class Adding(Body):
     batch: int = Field(1, description="The most events in one request.")
 
 
-class Enabling(Body):
+class Enabling(Explained):
     """From where on."""
 
     skip: bool = Field(False, description="Forget what has happened until now.")
 
 
-class Disabling(Body):
+class Disabling(Trying):
     """Why."""
 
     reason: str = Field("disabled by an operator", min_length=1, max_length=1000, description="Why; a list shows it.")
@@ -67,11 +68,11 @@ async def listed(request: Request, caller: Operator) -> list[Webhook]:
 
 
 @router.post("")
-async def add(request: Request, caller: Operator, body: Adding) -> WebhookSecret:
+async def add(request: Request, caller: Operator, body: Adding) -> WebhookSecret | SettingsPreview:
     """Add an endpoint, which gets what happens from now on. Its secret is not shown again."""
     wanted = Wanted(body.name, body.url, body.events or KINDS, body.condition, batch=body.batch)
     async with looking(request, caller) as connection:
-        return WebhookSecret(name=body.name, secret=await endpoints.add(connection, wanted))
+        return await endpoints.add(connection, body.by(), wanted, dry_run=body.dry_run)
 
 
 @router.post("/{name}/test")
@@ -93,34 +94,43 @@ async def replay(request: Request, name: Name, caller: Operator, body: Replaying
 
 
 @router.post("/{name}/enable")
-async def enable(request: Request, name: Name, caller: Operator, body: Enabling) -> WebhookName:
+async def enable(request: Request, name: Name, caller: Operator, body: Enabling) -> WebhookName | SettingsPreview:
     """Let an endpoint have events again, where it was; it is tried at once."""
     async with looking(request, caller) as connection:
-        await endpoints.enable(connection, name, skip=body.skip)
-    return WebhookName(name=name)
+        return await endpoints.enable(connection, body.by(), name, skip=body.skip, dry_run=body.dry_run)
 
 
 @router.post("/{name}/disable")
-async def disable(request: Request, name: Name, caller: Operator, body: Disabling) -> WebhookName:
+async def disable(request: Request, name: Name, caller: Operator, body: Disabling) -> WebhookName | SettingsPreview:
     """Let an endpoint have no events until it is enabled; its position stays."""
     async with looking(request, caller) as connection:
-        await endpoints.disable(connection, name, body.reason)
-    return WebhookName(name=name)
+        return await endpoints.disable(connection, By(reason=checked_reason(body.reason)), name, dry_run=body.dry_run)
 
 
 @router.post("/{name}/rotate")
-async def rotate(request: Request, name: Name, caller: Operator) -> WebhookSecret:
+async def rotate(
+    request: Request,
+    name: Name,
+    caller: Operator,
+    dry_run: DryRun = False,  # noqa: FBT002 - a query
+    reason: Reason = None,
+) -> WebhookSecret | SettingsPreview:
     """Make a new secret, which signs beside the last one until the next rotation. It is not shown again."""
     async with looking(request, caller) as connection:
-        return WebhookSecret(name=name, secret=await endpoints.rotate(connection, name))
+        return await endpoints.rotate(connection, because(reason), name, dry_run=dry_run)
 
 
 @router.delete("/{name}")
-async def remove(request: Request, name: Name, caller: Operator) -> WebhookName:
+async def remove(
+    request: Request,
+    name: Name,
+    caller: Operator,
+    dry_run: DryRun = False,  # noqa: FBT002 - a query
+    reason: Reason = None,
+) -> WebhookName | SettingsPreview:
     """Forget an endpoint."""
     async with looking(request, caller) as connection:
-        await endpoints.remove(connection, name)
-    return WebhookName(name=name)
+        return await endpoints.remove(connection, because(reason), name, dry_run=dry_run)
 
 
 def _time(text: str, where: str) -> datetime:

@@ -27,7 +27,7 @@ _PAUSE: Final = 1.0  # seconds between two tries to reach smtpd
 
 
 class SharedCounts:
-    """Counts of smtpd and httpd together (smtpd.rates.limits.RateCounts)."""
+    """Counts of smtpd and httpd together, all its processes (smtpd.rates.limits.RateCounts)."""
 
     def __init__(self, var: Path) -> None:
         """`var`: the folder of smtpd.yaml for run-time files."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from httpd.sending.rates import SharedCounts
 from shared.config.smtpd.load import load_smtpd
 from shared.errors import ConfigError
 from shared.host_name import own_name
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from shared.config.httpd.settings import HttpdConfig
     from shared.config.smtpd.settings import Server, SmtpdConfig
+    from smtpd.rates.limits import RateCounts
 
 #: What the queue has as `serverid` of mail that came by HTTP.
 SERVERID: Final = "http"
@@ -38,27 +38,25 @@ SERVERID: Final = "http"
 class Receiver:
     """Takes mail by one server of smtpd.yaml."""
 
-    def __init__(self, config: HttpdConfig, path: Path, conninfo: str) -> None:
-        """`path`: httpd.yaml's."""
+    def __init__(self, config: HttpdConfig, path: Path, conninfo: str, counts: RateCounts) -> None:
+        """`path`: httpd.yaml's; `counts`: of the limits of `rates`."""
         self._path, self._conninfo = path, conninfo
-        rules = self._read(config)
+        rules = rules_of(path, config)
         volumes = database.volumes(config.environment.database.uri, config.environment.var)
         self.spool = Spool(conninfo, rules.spool, "pillarbox httpd spool", volumes)
-        self._counts = SharedCounts(rules.environment.var)
-        self._rates = ClientRates(rules.rates, rules.relay.networks, self._counts)
+        self._rates = ClientRates(rules.rates, rules.relay.networks, counts)
         self._closing: list[ListQueries | ContentChecker] = []
         self.service = self._made(config, rules)
 
     async def use(self, config: HttpdConfig) -> None:
         """Take mail by the files as they are now; ConfigError changes nothing."""
-        rules = self._read(config)
+        rules = rules_of(self._path, config)
         replaced, self._closing = self._closing, []
         try:
             self.service = self._made(config, rules)
         except ConfigError:
             self._closing = replaced
             raise
-        self._counts.var = rules.environment.var
         self._rates.configure(rules.rates, rules.relay.networks)
         for each in replaced:
             await each.close()
@@ -71,7 +69,6 @@ class Receiver:
             "vanished": self.spool.watch(),
             "notifier": self.spool.notify(),
             "space": self.spool.measure(),
-            "rates": self._counts.run(),
         }
 
     async def close(self) -> None:
@@ -83,9 +80,6 @@ class Receiver:
     def patience(self) -> float:
         """Seconds that what is received may take to be committed when stopping."""
         return self.service.config.spool.timeout.total_seconds()
-
-    def _read(self, config: HttpdConfig) -> SmtpdConfig:
-        return load_smtpd(self._path.parent / config.mail.smtpd)
 
     def _made(self, config: HttpdConfig, rules: SmtpdConfig) -> Service:
         server = _server(config, rules)
@@ -105,6 +99,11 @@ class Receiver:
             rates=self._rates,
             serverid=SERVERID,
         )
+
+
+def rules_of(path: Path, config: HttpdConfig) -> SmtpdConfig:
+    """The rules by which httpd.yaml at `path` has mail taken."""
+    return load_smtpd(path.parent / config.mail.smtpd)
 
 
 def _server(config: HttpdConfig, rules: SmtpdConfig) -> Server:

@@ -1,16 +1,19 @@
-"""door — the one socket that httpd listens on
+"""door — the sockets that httpd listens on, one for each process, all on one address
 
+Guarantees: as smtpd's (smtpd/connection/sockets.py): a port that another process serves already is refused, and what
+    connects while a process is dead waits for the next one.
 Raises: ListenFailed when the address cannot be bound.
 """
 
 from __future__ import annotations
 
 import socket
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from shared import port_holder
 from shared.errors import ListenFailed
+from smtpd.connection import sockets
+from smtpd.connection.sockets import Bound
 
 if TYPE_CHECKING:
     from shared.config.metrics import ListenAddress
@@ -18,29 +21,20 @@ if TYPE_CHECKING:
 _BACKLOG: Final = 1024
 
 
-def bind(listen: ListenAddress) -> socket.socket:
-    """The socket, which listens already."""
+def bind(listen: ListenAddress, processes: int) -> list[list[Bound]]:
+    """For each process its socket, which listens already."""
     try:
-        family, kind, protocol, _, place = socket.getaddrinfo(
+        family, _, _, _, place = socket.getaddrinfo(
             listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        made = socket.socket(family, kind, protocol)
     except OSError as error:
         raise ListenFailed(f"listen: {listen}: cannot listen: {error.strerror or error}") from None
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family is socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        with suppress(OSError):  # answers are small and written whole: none should wait for an ACK
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        made.bind(place)
-        made.listen(_BACKLOG)
+        doors = sockets.opened((family, (str(place[0]), int(place[1]))), _BACKLOG, processes)
     except OSError as error:
-        made.close()
         said = port_holder.why(error, listen.host, listen.port)
         raise ListenFailed(f"listen: {listen}: cannot listen: {said}") from None
-    made.setblocking(False)
-    return made
+    return [[Bound(0, 0, each)] for each in doors]
 
 
 def address(bound: socket.socket) -> str:

@@ -18,6 +18,7 @@ from httpd import problems
 from smtpd import tls
 
 if TYPE_CHECKING:
+    from httpd.tally import Tally
     from shared.config.httpd.settings import HttpdLimits, HttpdTimeout
 
 
@@ -27,8 +28,9 @@ _LINGER: Final = 2.0  # seconds in which what a refused client still sends is th
 class LimitedProtocol(HttpToolsProtocol):
     """A connection that ends where its client asks too much."""
 
-    def __init__(self, *arguments: Any, limits: HttpdLimits, timeout: HttpdTimeout, **more: Any) -> None:
+    def __init__(self, *arguments: Any, limits: HttpdLimits, timeout: HttpdTimeout, tally: Tally, **more: Any) -> None:
         super().__init__(*arguments, **more)
+        self._tally = tally
         self._limits = limits
         self._seconds = timeout.head.total_seconds(), timeout.body.total_seconds()
         self._deadline: float | None = None
@@ -40,6 +42,7 @@ class LimitedProtocol(HttpToolsProtocol):
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self._tally.connected(len(self.connections))
         self.ended.set()
 
     @override
@@ -48,7 +51,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._deadline = self.loop.time() + self._seconds[0]
         session = transport.get_extra_info("ssl_object")
         self.app_state = {"tls": None if session is None else tls.facts(session)}
-        if len(self.connections) > self._limits.connections:
+        if self._tally.connected(len(self.connections)) > self._limits.connections:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections are open")
 
     @override

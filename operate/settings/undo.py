@@ -2,7 +2,7 @@
 
 Guarantees: each row is what it was before, if it still is as that command left it; what was changed since stays, and is
     named. A schedule that is sent again has its next time from now on, so that nothing missed is sent. Mail of a
-    suspend that is gone is due at once.
+    suspend that is gone is due at once. A webhook that is there again gets what happened meanwhile once more.
 Raises: NotNow; Refused.
 See: sql/README.md, "Changing settings".
 """
@@ -10,6 +10,7 @@ See: sql/README.md, "Changing settings".
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from operate.errors import NotNow, Refused
@@ -28,8 +29,11 @@ _UNDO: Final = {
     "suspend": "setting_undo_suspends",
     "suppress": "setting_undo_suppressions",
     "schedule": "setting_undo_schedules",
+    "webhooks": "setting_undo_webhooks",
 }
 _ALL: Final = 1_000_000
+#: What was committed later than it began may have an earlier time than the position of a webhook.
+_COMMITTED_LATE: Final = timedelta(minutes=5)
 
 
 async def is_of_settings(connection: database.Connection, audit: int) -> bool:
@@ -59,6 +63,10 @@ async def undo(
             raise NotNow(f"queue undo: audit {audit} was undone at {to_the_second(earlier.undone)}")
         more = {"next": json.dumps(await _next(connection, audit))} if noun == "schedule" else {}
         rows = await database.fetch(connection, _UNDO[noun], undoes=audit, **more)
+        if noun == "webhooks":
+            for row in rows:
+                since = datetime.fromisoformat(earlier.argument["at"]) - _COMMITTED_LATE
+                await database.fetch(connection, "webhook_replay", name=row.name, since=since, until=None)
         left = await database.fetch(connection, "setting_left", id=change.audit, undoes=audit, limit=FIRST)
     kept = [row.key for row in left]
     if change.preview is not None:

@@ -183,12 +183,14 @@ class Webhook(Shape):
 class WebhookName(Shape):
     """An endpoint that was changed."""
 
+    audit: int = meaning("The number of its audit row.")
     name: str = meaning("Its name.")
 
 
 class WebhookSecret(Shape):
     """An endpoint and the secret that was made for it."""
 
+    audit: int = meaning("The number of its audit row.")
     name: str = meaning("Its name.")
     secret: str | None = meaning("The secret, this once; null: it is in a file or variable.")
 
@@ -241,14 +243,14 @@ class Removed(Shape):
 class Setting(Shape):
     """A row of settings that a command changes."""
 
-    noun: str = meaning("suspends, suppressions or schedules.")
+    noun: str = meaning("suspends, suppressions, schedules or webhooks.")
     key: str = meaning("Its number, address or name.")
     before: dict[str, Any] | None = meaning("What it was; null: it was not there.")
     after: dict[str, Any] | None = meaning("What it becomes; null: it is removed.")
 
 
 class SettingsPreview(Shape):
-    """What a command would change: a suspend, suppressions, a schedule."""
+    """What a command would change: a suspend, suppressions, a schedule, a webhook."""
 
     verb: str = meaning("The command, or the one that would be undone.")
     wanted: int = meaning("How many rows it names.")

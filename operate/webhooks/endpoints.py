@@ -3,7 +3,7 @@
 Owns: what operators do with the tables webhooks and webhook_cursors, whatever the interface.
 Guarantees: an invalid value is refused before any query, with what is allowed. A secret that is made here is returned
     once and never shown again. What queued.yaml says of an endpoint is not changed here, for a worker would change it
-    back; whether it gets events is.
+    back; whether it gets events is. Each change has its preview, audit row and undo (operate/settings/change.py).
 Raises: Refused, NotThere, NotNow.
 See: docs/how-to/webhooks.md; sql/README.md, "Webhooks".
 """
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from operate.errors import NotNow, NotThere, Refused
+from operate.settings.change import Asked, changing
+from operate.shapes.settings import SettingsPreview, WebhookName, WebhookSecret
 from queued.webhooks import signature
 from shared.config.condition.of_event import condition
 from shared.config.condition.tree import ConditionError
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from operate.queue.act import By
+
 _YEARS: Final = range(1970, 9999)  # of a replay: PostgreSQL knows others that Python cannot read back
 _KEPT: Final = 2  # secrets while one replaces another
 
@@ -49,15 +53,18 @@ class Wanted(NamedTuple):
     batch: int = 1
 
 
-async def add(connection: database.Connection, wanted: Wanted) -> str | None:
+async def add(
+    connection: database.Connection, by: By, wanted: Wanted, *, dry_run: bool = False
+) -> WebhookSecret | SettingsPreview:
     """Add an endpoint, which gets what happens from now on; its secret, if it was made here."""
     _check(wanted)
     made = None if wanted.secrets else signature.new_secret()
     secrets = [made] if made else list(wanted.secrets)
     values = wanted._asdict() | {"events": list(dict.fromkeys(wanted.events)), "secrets": secrets}
-    if not await database.fetch(connection, "webhook_add", **values):
-        raise NotNow(f"there is an endpoint {show(wanted.name)} already; allowed: another name")
-    return made
+    async with changing(connection, by, Asked("webhooks add", wanted.name), dry_run=dry_run) as change:
+        if not await database.fetch(connection, "webhook_add", **values):
+            raise NotNow(f"there is an endpoint {show(wanted.name)} already; allowed: another name")
+    return change.preview or WebhookSecret(audit=change.audit, name=wanted.name, secret=made)
 
 
 async def listed(connection: database.Connection, name: str | None = None) -> list[database.Row]:
@@ -68,24 +75,39 @@ async def listed(connection: database.Connection, name: str | None = None) -> li
     return rows
 
 
-async def remove(connection: database.Connection, name: str) -> None:
-    """Forget an endpoint."""
-    await _changeable(connection, name)
-    await database.fetch(connection, "webhook_remove", name=name)
+async def remove(
+    connection: database.Connection, by: By, name: str, *, dry_run: bool = False
+) -> WebhookName | SettingsPreview:
+    """Forget an endpoint; an undo needs the time of its position."""
+    row = await _changeable(connection, name)
+    asked = Asked("webhooks remove", name, argument={"at": row.at.isoformat()})
+    async with changing(connection, by, asked, dry_run=dry_run) as change:
+        if not await database.fetch(connection, "webhook_remove", name=name):
+            raise _not_there(name)
+    return change.preview or WebhookName(audit=change.audit, name=name)
 
 
-async def enable(connection: database.Connection, name: str, *, skip: bool = False) -> None:
+async def enable(
+    connection: database.Connection, by: By, name: str, *, skip: bool = False, dry_run: bool = False
+) -> WebhookName | SettingsPreview:
     """Let an endpoint have events again, where it was, or, with `skip`, from now on; it is tried at once."""
-    if not await database.fetch(connection, "webhook_enable", name=name):
-        raise _not_there(name)
-    if skip:
-        await database.fetch(connection, "webhook_skip", name=name)
+    asked = Asked("webhooks enable", name, argument={"skip": True} if skip else {})
+    async with changing(connection, by, asked, dry_run=dry_run) as change:
+        if not await database.fetch(connection, "webhook_enable", name=name):
+            raise _not_there(name)
+        if skip:
+            await database.fetch(connection, "webhook_skip", name=name)
+    return change.preview or WebhookName(audit=change.audit, name=name)
 
 
-async def disable(connection: database.Connection, name: str, reason: str) -> None:
-    """Let an endpoint have no events until it is enabled; its position stays."""
-    if not await database.fetch(connection, "webhook_disable", name=name, reason=reason):
-        raise _not_there(name)
+async def disable(
+    connection: database.Connection, by: By, name: str, *, dry_run: bool = False
+) -> WebhookName | SettingsPreview:
+    """Let an endpoint have no events until it is enabled; its position stays. The reason is that of the audit row."""
+    async with changing(connection, by, Asked("webhooks disable", name), dry_run=dry_run) as change:
+        if not await database.fetch(connection, "webhook_disable", name=name, reason=by.reason):
+            raise _not_there(name)
+    return change.preview or WebhookName(audit=change.audit, name=name)
 
 
 async def replay(connection: database.Connection, name: str, since: datetime, until: datetime | None) -> datetime:
@@ -101,13 +123,18 @@ async def replay(connection: database.Connection, name: str, since: datetime, un
     return end
 
 
-async def rotate(connection: database.Connection, name: str) -> str:
+async def rotate(
+    connection: database.Connection, by: By, name: str, *, dry_run: bool = False
+) -> WebhookSecret | SettingsPreview:
     """Make a new secret, which signs beside the last one until the next rotation."""
     await _changeable(connection, name)
-    [row] = await database.fetch(connection, "webhook_secrets", name=name)
     made = signature.new_secret()
-    await database.fetch(connection, "webhook_rotate", name=name, secrets=[made, *row.secrets][:_KEPT])
-    return made
+    async with changing(connection, by, Asked("webhooks rotate", name), dry_run=dry_run) as change:
+        rows = await database.fetch(connection, "webhook_secrets", name=name)
+        if not rows:
+            raise _not_there(name)
+        await database.fetch(connection, "webhook_rotate", name=name, secrets=[made, *rows[0].secrets][:_KEPT])
+    return change.preview or WebhookSecret(audit=change.audit, name=name, secret=made)
 
 
 def _check(wanted: Wanted) -> None:
@@ -135,10 +162,11 @@ def _has_port(url: str) -> bool:
         return False
 
 
-async def _changeable(connection: database.Connection, name: str) -> None:
+async def _changeable(connection: database.Connection, name: str) -> database.Row:
     [row] = await listed(connection, name)
     if row.origin != "command":
         raise NotNow(f"the endpoint {show(name)} is in queued.yaml; allowed: change it there, and reload the workers")
+    return row
 
 
 def _not_there(name: str) -> NotThere:

@@ -1,7 +1,7 @@
 """webhooks — `pillarbox webhooks`: HTTP endpoints that are told what becomes of mail
 
 Owns: the command line of operate/webhooks.
-Guarantees: a secret is printed once, when it is made, and by no other verb.
+Guarantees: a secret is printed once, when it is made, and by no other verb. `pillarbox queue undo` undoes a change.
 Raises: PillarboxError for errors that an operator can correct.
 See: docs/how-to/webhooks.md.
 """
@@ -17,7 +17,8 @@ from operate.webhooks import endpoints, probe
 from operate.webhooks.endpoints import Wanted
 from scripts import one_connection
 from scripts.options import duration, finish
-from scripts.output import records
+from scripts.output import records, settings
+from scripts.output.reason import by
 from scripts.output.records import fields
 from scripts.output.table import Column, Table
 from shared.config.queued.load import load_queued
@@ -26,6 +27,7 @@ from shared.config.queued.webhooks import KINDS
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from operate.shapes.settings import SettingsPreview, WebhookName
     from shared.postgres import database
 
 _COLUMNS: Final = (
@@ -62,6 +64,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     verb.add_argument("--private", action="store_true", help="allow addresses that only our own networks reach")
     verb.add_argument("--batch", type=int, default=1, metavar="N", help="the most events in one request (1)")
+    settings.add_options(verb)
     finish(verb, add, acting=True)
 
     finish(verbs.add_parser("list", help="list endpoints, and how far each has come"), list_endpoints, acting=True)
@@ -75,14 +78,21 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
     verb = _named(verbs, "enable", "let an endpoint have events again, where it was; it is tried at once")
     verb.add_argument("--skip", action="store_true", help="and forget what has happened until now")
+    settings.add_options(verb)
     finish(verb, enable, acting=True)
 
     verb = _named(verbs, "disable", "let an endpoint have no events until it is enabled")
     verb.add_argument("--reason", default="disabled by an operator", metavar="TEXT", help="why; `list` shows it")
+    settings.add_preview(verb)
     finish(verb, disable, acting=True)
 
-    finish(_named(verbs, "rotate", "make a new secret, which signs beside the last one"), rotate, acting=True)
-    finish(_named(verbs, "remove", "forget an endpoint"), remove, acting=True)
+    verb = _named(verbs, "rotate", "make a new secret, which signs beside the last one")
+    settings.add_options(verb)
+    finish(verb, rotate, acting=True)
+
+    verb = _named(verbs, "remove", "forget an endpoint")
+    settings.add_options(verb)
+    finish(verb, remove, acting=True)
 
 
 def add(options: argparse.Namespace) -> int:
@@ -96,9 +106,15 @@ def add(options: argparse.Namespace) -> int:
         options.private,
         options.batch,
     )
-    made = _ask(options, lambda connection: endpoints.add(connection, wanted))
-    words = f"{options.name} is added" + (f"; its secret, which is not shown again:\n{made}" if made else "")
-    return records.tell(words, {"name": options.name, "secret": made}, as_json=options.json)
+    made = _ask(options, lambda connection: endpoints.add(connection, by(options), wanted, dry_run=options.dry_run))
+    return settings.tell(
+        options,
+        made,
+        lambda done: (
+            f"{done.name} is added; audit {done.audit}"
+            + (f"; its secret, which is not shown again:\n{done.secret}" if done.secret else "")
+        ),
+    )
 
 
 def list_endpoints(options: argparse.Namespace) -> int:
@@ -135,27 +151,38 @@ def replay(options: argparse.Namespace) -> int:
 
 def enable(options: argparse.Namespace) -> int:
     """Let an endpoint have events again."""
-    _ask(options, lambda connection: endpoints.enable(connection, options.name, skip=options.skip))
-    return _told(options, "is enabled")
+    how = {"skip": options.skip, "dry_run": options.dry_run}
+    done = _ask(options, lambda connection: endpoints.enable(connection, by(options), options.name, **how))
+    return _told(options, done, "is enabled")
 
 
 def disable(options: argparse.Namespace) -> int:
     """Let an endpoint have no events."""
-    _ask(options, lambda connection: endpoints.disable(connection, options.name, options.reason))
-    return _told(options, "is disabled")
+    done = _ask(
+        options,
+        lambda connection: endpoints.disable(connection, by(options), options.name, dry_run=options.dry_run),
+    )
+    return _told(options, done, "is disabled")
 
 
 def rotate(options: argparse.Namespace) -> int:
     """Make a new secret."""
-    made = _ask(options, lambda connection: endpoints.rotate(connection, options.name))
-    words = f"{options.name}: the new secret, which is not shown again:\n{made}"
-    return records.tell(words, {"name": options.name, "secret": made}, as_json=options.json)
+    made = _ask(
+        options, lambda connection: endpoints.rotate(connection, by(options), options.name, dry_run=options.dry_run)
+    )
+    return settings.tell(
+        options,
+        made,
+        lambda done: f"{done.name}: audit {done.audit}; the new secret, which is not shown again:\n{done.secret}",
+    )
 
 
 def remove(options: argparse.Namespace) -> int:
     """Forget an endpoint."""
-    _ask(options, lambda connection: endpoints.remove(connection, options.name))
-    return _told(options, "is removed")
+    done = _ask(
+        options, lambda connection: endpoints.remove(connection, by(options), options.name, dry_run=options.dry_run)
+    )
+    return _told(options, done, "is removed")
 
 
 def _named(verbs: Any, name: str, meaning: str) -> argparse.ArgumentParser:
@@ -164,8 +191,8 @@ def _named(verbs: Any, name: str, meaning: str) -> argparse.ArgumentParser:
     return verb
 
 
-def _told(options: argparse.Namespace, what: str) -> int:
-    return records.tell(f"{options.name} {what}", {"name": options.name}, as_json=options.json)
+def _told(options: argparse.Namespace, done: WebhookName | SettingsPreview, what: str) -> int:
+    return settings.tell(options, done, lambda done: f"{done.name} {what}; audit {done.audit}")
 
 
 def _time(text: str, option: str) -> datetime:

@@ -97,11 +97,14 @@ COMMANDS: Final[dict[str, Output]] = {
         for verb in ("remove", "enable", "disable")
     },
     "webhooks list": _lines(settings.Webhook),
-    "webhooks add": _one(settings.WebhookSecret),
-    "webhooks rotate": _one(settings.WebhookSecret),
+    "webhooks add": _one(settings.WebhookSecret, settings.SettingsPreview),
+    "webhooks rotate": _one(settings.WebhookSecret, settings.SettingsPreview),
     "webhooks test": _one(settings.WebhookTested),
     "webhooks replay": _one(settings.WebhookReplayed),
-    **{f"webhooks {verb}": _one(settings.WebhookName) for verb in ("enable", "disable", "remove")},
+    **{
+        f"webhooks {verb}": _one(settings.WebhookName, settings.SettingsPreview)
+        for verb in ("enable", "disable", "remove")
+    },
     "suspend list": _lines(settings.Suspend),
     "suspend add": _one(settings.Suspended, settings.SettingsPreview),
     "suspend remove": _one(settings.Removed, settings.SettingsPreview),

@@ -21,9 +21,10 @@ _METRICS: Final[dict[str, Metric]] = {
     "pillarbox_httpd_request_seconds": Metric("histogram", "How long an answer took.", (), COMMIT),
     "pillarbox_httpd_keys_refused_total": Metric("counter", "Requests without a key that is valid."),
     EVENTS_TOTAL: EVENTS_METRIC,
-    "pillarbox_httpd_connections": Metric("gauge", "Connections that are open."),
-    "pillarbox_httpd_requests": Metric("gauge", "Requests that are being answered."),
-    "pillarbox_httpd_ready": Metric("gauge", "1 while PostgreSQL answers."),
+    "pillarbox_httpd_processes": Metric("gauge", "Processes. `state` is wanted or ready.", ("state",)),
+    "pillarbox_httpd_connections": Metric("gauge", "Connections that are open.", ("process",)),
+    "pillarbox_httpd_requests": Metric("gauge", "Requests that are being answered.", ("process",)),
+    "pillarbox_httpd_ready": Metric("gauge", "1 while PostgreSQL answers a process.", ("process",)),
 }
 
 _FEEDS: Final[dict[str, tuple[Feed, ...]]] = {

@@ -41,7 +41,7 @@ def bind(config: SmtpdConfig) -> list[list[Bound]]:
                 where = f"servers[{index}].listeners[{number}]: {listener.address}:{listener.port}"
                 try:
                     for place in _places(listener):
-                        for process, door in enumerate(_open(place, listener.backlog, len(doors))):
+                        for process, door in enumerate(opened(place, listener.backlog, len(doors))):
                             doors[process].append(Bound(index, number, door))
                 except OSError as error:
                     said = port_holder.why(error, listener.address, listener.port)
@@ -64,16 +64,16 @@ def close(doors: Iterable[Bound]) -> None:
         bound.door.close()
 
 
-type _Place = tuple[socket.AddressFamily, tuple[str, int]]
+type Place = tuple[socket.AddressFamily, tuple[str, int]]
 
 
-def _places(listener: Listener) -> list[_Place]:
+def _places(listener: Listener) -> list[Place]:
     """Every address of a host name, once."""
     found = socket.getaddrinfo(listener.address, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     return list(dict.fromkeys((family, (str(address[0]), int(address[1]))) for family, _, _, _, address in found))
 
 
-def _open(place: _Place, backlog: int, count: int) -> list[socket.socket]:
+def opened(place: Place, backlog: int, count: int) -> list[socket.socket]:
     """So many sockets on one address; port 0 is the same free port for all of them."""
     family, address = place
     doors: list[socket.socket] = []

@@ -60,11 +60,11 @@ def readings(serving: Serving, process: str) -> list[Reading]:
     ]
 
 
-def processes(wanted: int, ready: int) -> list[Reading]:
+def processes(wanted: int, ready: int, daemon: str = ALONE) -> list[Reading]:
     """How many there should be and how many serve."""
     return [
-        Reading("pillarbox_smtpd_processes", wanted, ("wanted",)),
-        Reading("pillarbox_smtpd_processes", ready, ("ready",)),
+        Reading(f"pillarbox_{daemon}_processes", wanted, ("wanted",)),
+        Reading(f"pillarbox_{daemon}_processes", ready, ("ready",)),
     ]
 
 

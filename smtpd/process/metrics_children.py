@@ -1,4 +1,4 @@
-"""metrics_children — the counts of several smtpd processes, as one
+"""metrics_children — the counts of several processes of smtpd, or of httpd, as one
 
 Owns: the last report of each child, and the counts of children that are gone.
 Guarantees: a counter of the sum never falls while the daemon runs: a child that dies leaves its last report, at most
@@ -13,22 +13,26 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from shared.observe.metrics_totals import Reading, Totals
-from shared.observe.smtpd_table import SMTPD
 from smtpd.process.metrics import processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from shared.observe.queued_table import Table
+
 
 class Reports:
     """The figures of all children (smtpd.process.metrics.ProcessFigures)."""
 
-    def __init__(self, wanted: int, ask: Callable[[], Sequence[str]], patience: float) -> None:
+    def __init__(
+        self, wanted: int, ask: Callable[[], Sequence[str]], patience: float, daemon: str, table: Table
+    ) -> None:
         """`ask` asks every child that serves for a report, and returns their names; `patience` in seconds."""
+        self._daemon, self._table = daemon, table
         self._patience = patience
         self._wanted = wanted
         self._ask = ask
-        self._gone = Totals(SMTPD)
+        self._gone = Totals(table)
         self._last: dict[str, Mapping[str, Any]] = {}
         self._awaited: set[str] = set()
         self._answered = asyncio.Event()
@@ -53,14 +57,14 @@ class Reports:
     async def totals(self, own: Totals) -> Totals:
         """The sum over those that are here, those that are gone, and ourselves."""
         await self._gather()
-        found = Totals(SMTPD)
+        found = Totals(self._table)
         for each in (own.snapshot(), self._gone.snapshot(), *(last["snapshot"] for last in self._last.values())):
             found.add(each)
         return found
 
     async def readings(self) -> list[Reading]:
         """The gauges of each child, as `totals` has just heard them."""
-        found = processes(self._wanted, self._serving)
+        found = processes(self._wanted, self._serving, self._daemon)
         for last in self._last.values():
             found += [Reading(name, value, tuple(labels)) for name, value, labels in last["readings"]]
         return found

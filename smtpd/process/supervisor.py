@@ -1,6 +1,6 @@
-"""supervisor — keeps several smtpd processes on the same ports
+"""supervisor — keeps several processes of smtpd, or of httpd, on the same ports
 
-Owns: the children, the listening sockets they inherit, the one count of rates they share, their reports.
+Owns: the children, the listening sockets they inherit, their questions to what counts for all of them, their reports.
 Guarantees: a child that dies takes only its own sessions with it: its sockets stay open here, so connections made
     meanwhile wait for the next child, which is started at once, or a second later where it died young (master(8) of
     Postfix throttles in the same way). A child that dies young too often in a row ends the daemon with an error. A
@@ -18,21 +18,22 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from shared import lifecycle
 from shared.errors import PillarboxError
 from shared.how_many import how_many
 from shared.observe import events
+from shared.observe.smtpd_table import SMTPD
 from smtpd.connection import sockets
 from smtpd.process.channel import Channel
 from smtpd.process.metrics_children import Reports
 from smtpd.process.serve import TRANSFER
-from smtpd.rates.server import RateServer, answer
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
+    from shared.observe.queued_table import Table
     from smtpd.connection.sockets import Bound
 
 _YOUNG: Final = 10.0  # seconds of life below which a death is an early one
@@ -58,10 +59,32 @@ class CrashLoop(Exception):
     """A child dies again and again."""
 
 
+class Counting(Protocol):
+    """What counts for all children of a daemon."""
+
+    def asked(self, process: int, question: dict[str, Any], reply: Callable[[dict[str, object]], None]) -> None:
+        """A child asks something; `reply` takes the answer to it, now or later, where one is awaited."""
+
+    def gone(self, process: int) -> None:
+        """A child has ended, and everything that was counted for as long as it lives."""
+
+
+class Program(NamedTuple):
+    """The daemon whose processes are kept. values: of its start message, beside those of every child; files: numbers
+    of open files that a child inherits.
+    """
+
+    name: str = "smtpd"
+    table: Table = SMTPD
+    values: Mapping[str, Any] = {}
+    files: Sequence[int] = ()
+
+
 @dataclass(slots=True, eq=False)
 class Child:
     """The place of one process: its sockets, and the current child."""
 
+    program: str
     number: int
     doors: Sequence[Bound]
     process: asyncio.subprocess.Process | None = None
@@ -73,7 +96,7 @@ class Child:
     @property
     def name(self) -> str:
         """For the log."""
-        return f"smtpd-{self.number}"
+        return f"{self.program}-{self.number}"
 
 
 class Supervisor:
@@ -84,18 +107,21 @@ class Supervisor:
         values: Mapping[str, Any],
         conninfo: str,
         doors: Sequence[Sequence[Bound]],
+        counts: Counting,
         *,
+        program: Program = Program(),  # noqa: B008 - immutable
         stuck: float = _STUCK,
         counting: float = _COUNTING,
     ) -> None:
-        """`values`: the configuration at the start, as shared.config.smtpd.load.read_smtpd gives it.
+        """`values`: the configuration at the start, as read_smtpd and read_httpd of shared.config give it.
 
         `counting`: seconds a page of metrics waits for what the children have counted.
         """
-        self._start: dict[str, Any] = {"values": values, "conninfo": conninfo, "reload": None}
-        self._children = [Child(number, own) for number, own in enumerate(doors, start=1)]
-        self.rates = RateServer()
-        self.reports = Reports(len(self._children), self._ask_reports, counting)
+        self._program = program
+        self._start: dict[str, Any] = {**program.values, "values": values, "conninfo": conninfo, "reload": None}
+        self._children = [Child(program.name, number, own) for number, own in enumerate(doors, start=1)]
+        self._counts = counts
+        self.reports = Reports(len(self._children), self._ask_reports, counting, program.name, program.table)
         self._stuck = stuck
         self._generation = 0
         self._stopping = False
@@ -177,8 +203,8 @@ class Supervisor:
         try:
             child.ready = asyncio.Event()
             child.process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "smtpd", "--child", str(theirs.fileno())),
-                pass_fds=[theirs.fileno(), *(number for _, _, number in doors)],
+                *(sys.executable, "-m", self._program.name, "--child", str(theirs.fileno())),
+                pass_fds=[theirs.fileno(), *(number for _, _, number in doors), *self._program.files],
                 env={name: value for name, value in os.environ.items() if name not in _OURS},
                 start_new_session=True,  # Ctrl-C in the terminal is for us; we stop children in order
             )
@@ -189,7 +215,7 @@ class Supervisor:
             theirs.close()
         child.began = child.heard = monotonic()
         child.channel = await Channel.over(ours)
-        child.channel.send({**self._start, "doors": doors, "name": child.name})
+        child.channel.send({**self._start, "doors": doors, "name": child.name, "number": child.number})
         events.emit("child.started", name=child.name, pid=child.process.pid)
         listening = asyncio.create_task(self._listen(child, child.channel))
         self._listening.add(listening)
@@ -200,9 +226,7 @@ class Supervisor:
         async for message in channel:
             child.heard = monotonic()
             if "ask" in message:
-                found = answer(self.rates, child.number, message)
-                if found is not None:
-                    channel.send(found)
+                self._counts.asked(child.number, message, channel.send)
             elif "reloaded" in message:
                 if message["reloaded"] == self._generation:
                     self._reloaded[child] = message["error"]
@@ -235,7 +259,7 @@ class Supervisor:
             status = await self._gone(child)
             if self._stopping:
                 await asyncio.Event().wait()  # until cancelled: its end was asked for
-            self.rates.gone(child.number)
+            self._counts.gone(child.number)
             self.reports.gone(child.name)
             child.ready.clear()
             self._answered.set()

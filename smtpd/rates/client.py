@@ -2,11 +2,11 @@
 
 Owns: the questions of a child of smtpd, or of another daemon, about rates; the answers it waits for, and its own counts
     where none comes.
-Guarantees: while answers come within PATIENCE, limits are exact over all processes. Without an answer, this process
-    counts against its share of the limit, `most` divided by the processes and one at least, after what it has let in
-    before. So however long answers are missing, and for whatever reason, all processes together let in at most as much
-    as the limit a second time, or one each where there are more processes than that. A ban that this process has
-    caused or met stays in force meanwhile. Missing answers are an event, once a minute at most.
+Guarantees: while answers come within `patience`, limits are exact over all processes. Without an answer in its time,
+    this process counts against its share of the limit, `most` divided by the processes and one at least, after what it
+    has let in before. So however long answers are missing, and for whatever reason, all processes together let in at
+    most as much as the limit a second time, or one each where there are more processes than that. A ban that this
+    process has caused or met stays in force meanwhile. Missing answers are an event, once a minute at most.
 """
 
 from __future__ import annotations
@@ -36,9 +36,15 @@ class RemoteCounts:
     """
 
     def __init__(
-        self, send: Callable[[dict[str, object]], None], processes: int, clock: Callable[[], float] = monotonic
+        self,
+        send: Callable[[dict[str, object]], None],
+        processes: int,
+        clock: Callable[[], float] = monotonic,
+        *,
+        patience: float = PATIENCE,
     ) -> None:
-        """`processes`: how many share the limits."""
+        """`processes`: how many share the limits; patience: seconds to wait for an answer."""
+        self._patience = patience
         self._send = send
         self._processes = processes
         self._clock = clock
@@ -107,7 +113,7 @@ class RemoteCounts:
         awaited = self._awaited[number] = asyncio.get_running_loop().create_future()
         try:
             self._send({**question, "id": number})
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(self._patience):
                 answer: dict[str, Any] = await awaited
                 return answer
         except ConnectionError:

@@ -48,6 +48,12 @@ class RateServer:
         self._sessions.close((process, token))
         self._tokens.get(process, set()).discard(token)
 
+    def asked(self, process: int, question: dict[str, object], reply: Callable[[dict[str, object]], None]) -> None:
+        """Answer a child (smtpd.process.supervisor.Counting)."""
+        found = answer(self, process, question)
+        if found is not None:
+            reply(found)
+
     def gone(self, process: int) -> None:
         """A process has ended, and every session of it."""
         for token in self._tokens.pop(process, ()):

@@ -14,7 +14,8 @@ CREATE TABLE audit (
     verb      text        NOT NULL CHECK (verb IN ('hold', 'release', 'copy', 'redirect', 'retry', 'delay', 'priority',
                                                    'move', 'bounce', 'delete', 'undo', 'rescan', 'retention', 'recover', 'settle', 'erase',
                                                    'suspend add', 'suspend remove', 'suppress add', 'suppress remove',
-                                                   'schedule add', 'schedule remove', 'schedule enable', 'schedule disable')),
+                                                   'schedule add', 'schedule remove', 'schedule enable', 'schedule disable',
+                                                   'webhooks add', 'webhooks remove', 'webhooks enable', 'webhooks disable', 'webhooks rotate')),
     condition text        NOT NULL,                       -- as written; '' is every recipient, or every suspend
     argument  jsonb       NOT NULL DEFAULT '{}',          -- the time, priority, transport … that was given
     reason    text,
@@ -39,10 +40,12 @@ CREATE TABLE audit_rows (
 );
 CREATE INDEX audit_rows_messages__id ON audit_rows (messages__id);
 
--- The rows of suspends, suppressions and schedules that a command changed: as each was before (NULL: it was added) and after
+-- The rows of suspends, suppressions, schedules and webhooks that a command changed: as each was before (NULL: it was added) and after
 -- (NULL: it was removed). The content of a schedule, which may be long, is kept apart, and only where the schedule is gone.
+-- Without a foreign key, whose check would cost as much as the row; settings_changed asks once for a statement, and
+-- audit_gone deletes them.
 CREATE TABLE audit_settings (
-    audit__id bigint NOT NULL REFERENCES audit ON DELETE CASCADE,
+    audit__id bigint NOT NULL,                   -- the command
     noun      text   NOT NULL,                   -- the table
     key       text   NOT NULL,                   -- its primary key
     before    jsonb,
@@ -51,6 +54,14 @@ CREATE TABLE audit_settings (
     PRIMARY KEY (audit__id, noun, key),
     CONSTRAINT audit_settings_changed CHECK (before IS DISTINCT FROM after)
 );
+
+-- What commands changed goes with them.
+CREATE FUNCTION audit_gone() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+BEGIN
+    DELETE FROM audit_settings s USING gone g WHERE s.audit__id = g.id;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER audit_gone AFTER DELETE ON audit REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION audit_gone();
 
 -- The commands that may be deleted: begun before a time, and finished or given up; not one that a kept one undid.
 CREATE FUNCTION audit_older(before timestamptz) RETURNS SETOF audit
@@ -90,7 +101,8 @@ $$;
 CREATE FUNCTION audit_changes(verb text, undoes bigint) RETURNS regclass
 LANGUAGE sql STABLE SET search_path = pillarbox, pg_temp AS $$
     SELECT CASE split_part(CASE WHEN verb = 'undo' THEN (SELECT a.verb FROM audit a WHERE a.id = audit_changes.undoes) ELSE verb END, ' ', 1)
-           WHEN 'suspend' THEN regclass 'suspends' WHEN 'suppress' THEN regclass 'suppressions' WHEN 'schedule' THEN regclass 'schedules' END
+           WHEN 'suspend' THEN regclass 'suspends' WHEN 'suppress' THEN regclass 'suppressions' WHEN 'schedule' THEN regclass 'schedules'
+           WHEN 'webhooks' THEN to_regclass('webhooks') END
 $$;
 
 -- Whose rights PostgreSQL asks for in this session: the role that its login has taken (SET ROLE), or the login's.
@@ -179,43 +191,57 @@ BEGIN
     RETURN counted;
 END $$;
 
--- Keeps a row that the open command changes, before and after.
+-- Keeps the rows that a statement of the open command changes, before and after: once for the statement, since most of the cost
+-- of a trigger for each row would be its calls. Content, which may be long, is not even read.
 CREATE FUNCTION settings_changed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 DECLARE
     command bigint := current_setting('pillarbox.command')::bigint;
-    was jsonb;
-    made jsonb;
-    gone bytea;
+    name text := TG_ARGV[0];
+    long boolean := TG_TABLE_NAME = 'schedules';
+    less jsonb := '{"content": null}';
 BEGIN
     PERFORM audit_open(command);
     IF TG_RELID IS DISTINCT FROM (SELECT audit_changes(a.verb, a.undoes)::oid FROM audit a WHERE a.id = command) THEN
         RAISE EXCEPTION 'audit % does not change %', command, TG_TABLE_NAME USING ERRCODE = 'insufficient_privilege';
     END IF;
-    IF TG_TABLE_NAME = 'schedules' THEN
-        IF TG_OP <> 'INSERT' THEN
-            gone := OLD.content;
-            OLD.content := '';
+    CASE TG_OP
+    WHEN 'INSERT' THEN
+        INSERT INTO audit_settings (audit__id, noun, key, after)
+        SELECT command, TG_TABLE_NAME, n.row->>name, n.row
+          FROM (SELECT CASE WHEN long THEN to_jsonb(jsonb_populate_record(rows_after, less)) - 'content' ELSE to_jsonb(rows_after) END AS row FROM rows_after) n;
+    WHEN 'UPDATE' THEN
+        INSERT INTO audit_settings (audit__id, noun, key, before, after)
+        SELECT command, TG_TABLE_NAME, coalesce(o.row, n.row)->>name, o.row, n.row
+          FROM (SELECT CASE WHEN long THEN to_jsonb(jsonb_populate_record(rows_before, less)) - 'content' ELSE to_jsonb(rows_before) END AS row FROM rows_before) o
+          FULL JOIN (SELECT CASE WHEN long THEN to_jsonb(jsonb_populate_record(rows_after, less)) - 'content' ELSE to_jsonb(rows_after) END AS row FROM rows_after) n
+            ON n.row->>name = o.row->>name
+         WHERE o.row IS DISTINCT FROM n.row;
+    WHEN 'DELETE' THEN
+        INSERT INTO audit_settings (audit__id, noun, key, before)
+        SELECT command, TG_TABLE_NAME, o.row->>name, o.row
+          FROM (SELECT CASE WHEN long THEN to_jsonb(jsonb_populate_record(rows_before, less)) - 'content' ELSE to_jsonb(rows_before) END AS row FROM rows_before) o;
+        IF long THEN
+            UPDATE audit_settings s SET content = o.content FROM rows_before o WHERE s.audit__id = command AND s.noun = 'schedules' AND s.key = o.id;
         END IF;
-        IF TG_OP <> 'DELETE' THEN
-            gone := NULL;
-            NEW.content := '';
-        END IF;
-    END IF;
-    was := CASE WHEN TG_OP <> 'INSERT' THEN to_jsonb(OLD) - 'content' END;
-    made := CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) - 'content' END;
-    IF was IS DISTINCT FROM made THEN
-        INSERT INTO audit_settings (audit__id, noun, key, before, after, content)
-        VALUES (command, TG_TABLE_NAME, coalesce(was, made)->>TG_ARGV[0], was, made, gone);
-    END IF;
+    END CASE;
     RETURN NULL;
 END $$;
-CREATE TRIGGER suspends_settings AFTER INSERT OR UPDATE OR DELETE ON suspends FOR EACH ROW
-    WHEN (coalesce(current_setting('pillarbox.command', true), '') <> '') EXECUTE FUNCTION settings_changed('id');
-CREATE TRIGGER suppressions_settings AFTER INSERT OR UPDATE OR DELETE ON suppressions FOR EACH ROW
-    WHEN (coalesce(current_setting('pillarbox.command', true), '') <> '') EXECUTE FUNCTION settings_changed('target');
-CREATE TRIGGER schedules_settings AFTER INSERT OR UPDATE OR DELETE ON schedules FOR EACH ROW
-    WHEN (coalesce(current_setting('pillarbox.command', true), '') <> '') EXECUTE FUNCTION settings_changed('id');
+
+-- Has what commands change in a table kept; `name` is the column that its rows are known by.
+CREATE FUNCTION settings_keep(settings regclass, name text) RETURNS void LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$
+DECLARE
+    each record;
+BEGIN
+    FOR each IN SELECT * FROM (VALUES ('insert', 'NEW TABLE AS rows_after'), ('update', 'OLD TABLE AS rows_before NEW TABLE AS rows_after'),
+                                      ('delete', 'OLD TABLE AS rows_before')) AS v (event, tables)
+    LOOP
+        EXECUTE format($sql$CREATE TRIGGER %I AFTER %s ON %s REFERENCING %s FOR EACH STATEMENT
+                            WHEN (coalesce(current_setting('pillarbox.command', true), '') <> '') EXECUTE FUNCTION settings_changed(%L)$sql$,
+                       format('settings_%s', each.event), each.event, settings, each.tables, name);
+    END LOOP;
+END $$;
+SELECT settings_keep('suspends', 'id'), settings_keep('suppressions', 'target'), settings_keep('schedules', 'id');
 
 -- Notes that a command came to its end, and that what it undid is undone.
 CREATE FUNCTION audit_finish(audit bigint) RETURNS void

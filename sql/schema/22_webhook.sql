@@ -43,6 +43,8 @@ CREATE TABLE webhooks (
 CREATE TRIGGER webhooks_operated BEFORE INSERT OR UPDATE OR DELETE ON webhooks
     FOR EACH STATEMENT WHEN (coalesce(current_setting('pillarbox.acting', true), '') <> '') EXECUTE FUNCTION operators_only();
 
+SELECT settings_keep('webhooks', 'name');
+
 -- How far each endpoint has come: it has every event of the transactions that `snapshot` sees, and no other. `xact` is the
 -- transaction that wrote the row; where the row's xmin is another, a dump was restored, and the numbers mean nothing here.
 CREATE TABLE webhook_cursors (

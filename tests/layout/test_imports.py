@@ -27,7 +27,7 @@ DOORS: Final = {
     "cryptography": ("smtpd/tls.py", "queued/signing/keys.py", "queued/tls/dane.py", "scripts/init/certificate.py"),
     "fastapi": ("httpd/app.py", "httpd/access/needs.py", "httpd/routes/*.py"),
     "starlette": ("httpd/*.py", "httpd/*/*.py"),
-    "uvicorn": ("httpd/server/serving.py", "httpd/server/protocol.py"),
+    "uvicorn": ("httpd/server/server.py", "httpd/server/protocol.py"),
     "httpx": ("shared/http.py",),
     "scramp": ("queued/smtp/sasl.py",),
     "jinja2": ("collect/templates.py", "httpd/console/pages.py"),

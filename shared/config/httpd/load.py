@@ -22,3 +22,14 @@ if TYPE_CHECKING:
 def load_httpd(path: Path | str, environ: Mapping[str, str] = os.environ) -> HttpdConfig:
     """The configuration in the httpd.yaml at `path`; `environ` is what `!Env` sees. Raises ConfigError."""
     return validated(HttpdConfig, load_yaml(path, environ))
+
+
+def read_httpd(path: Path | str, environ: Mapping[str, str] = os.environ) -> tuple[HttpdConfig, dict[str, object]]:
+    """As load_httpd, with the plain values it was made of: what another process makes the same configuration from."""
+    source = load_yaml(path, environ)
+    return validated(HttpdConfig, source), source.values
+
+
+def httpd_from(values: Mapping[str, object]) -> HttpdConfig:
+    """The configuration of values that read_httpd has checked."""
+    return HttpdConfig.model_validate(values)

@@ -23,7 +23,7 @@ from shared.config.fields import (
 )
 from shared.config.httpd.oidc import HttpdOidc
 from shared.config.metrics import Listen
-from shared.config.smtpd.overload import Account
+from shared.config.smtpd.overload import Account, Processes
 
 _COUNT = Annotated[int, whole(0, 1_000_000_000)]
 
@@ -40,7 +40,7 @@ class HttpdDatabase(Section):
     )
     connections: Annotated[int, whole(2, 1000)] = setting(
         8,
-        "The most connections for requests that look and act; further requests wait for one.",
+        "The most connections of each process for requests that look and act; further requests wait for one.",
         unit="connections",
     )
 
@@ -181,6 +181,11 @@ class HttpdConfig(Section):
         "127.0.0.1:8025",
         "The address to listen on. Other hosts should reach it over TLS only: give tls, or put a proxy before it.",
         unit="host and port",
+    )
+    processes: Processes = setting(
+        1,
+        "How many processes answer requests on the same port (SO_REUSEPORT). Limits hold for all of them together.",
+        unit="processes",
     )
     tls: HttpdTls | None = setting(None, "The certificate for HTTPS.", unit="section", absent="HTTP")
     proxy: HttpdProxy = section(HttpdProxy, "Proxies that may pass on a client's address.")

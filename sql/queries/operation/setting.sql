@@ -1,8 +1,10 @@
--- Settings that commands change: suspends, suppressions, schedules; kept as they were, and undone.
+-- Settings that commands change: suspends, suppressions, schedules, webhooks; kept as they were, and undone.
 
 -- name: setting_changes
--- The rows of settings that a command changed, in the order of their keys, at most so many.
-SELECT noun, key, before, after
+-- The rows of settings that a command changed, in the order of their keys, at most so many; of secrets only how many there are.
+SELECT noun, key,
+       before || CASE WHEN before ? 'secrets' THEN jsonb_build_object('secrets', jsonb_array_length(before->'secrets')) ELSE '{}' END AS before,
+       after || CASE WHEN after ? 'secrets' THEN jsonb_build_object('secrets', jsonb_array_length(after->'secrets')) ELSE '{}' END AS after
   FROM pillarbox.audit_settings
  WHERE audit__id = %(id)s::bigint
  ORDER BY length(key), key
@@ -92,3 +94,23 @@ WITH kept AS MATERIALIZED (
     ON CONFLICT DO NOTHING
 )
 SELECT selection FROM gone
+
+-- name: setting_undo_webhooks
+-- Changes endpoints back where they are as a command left them; which are there again.
+WITH kept AS MATERIALIZED (
+    SELECT s.key, s.before, s.after FROM pillarbox.audit_settings s WHERE s.audit__id = %(undoes)s::bigint
+), gone AS (
+    DELETE FROM pillarbox.webhooks t USING kept k
+     WHERE k.before IS NULL AND t.name = k.key AND t = jsonb_populate_record(t, k.after)
+), changed AS (
+    UPDATE pillarbox.webhooks t
+       SET (secrets, state, reason) = (SELECT r.secrets, r.state, r.reason FROM jsonb_populate_record(NULL::pillarbox.webhooks, k.before) AS r)
+      FROM kept k
+     WHERE k.before IS NOT NULL AND k.after IS NOT NULL AND t.name = k.key AND t = jsonb_populate_record(t, k.after)
+)
+INSERT INTO pillarbox.webhooks (name, url, events, condition, secrets, private, batch, origin, state, reason, who, made)
+SELECT r.name, r.url, r.events, r.condition, r.secrets, r.private, r.batch, r.origin, r.state, r.reason, r.who, r.made
+  FROM kept k, jsonb_populate_record(NULL::pillarbox.webhooks, k.before) AS r
+ WHERE k.after IS NULL
+ON CONFLICT DO NOTHING
+RETURNING name

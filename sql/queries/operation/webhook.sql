@@ -24,7 +24,7 @@ RETURNING e.name
 -- name: webhook_list
 -- Endpoints without their secrets; all of them, or one.
 SELECT w.name, w.url, w.events, w.condition, w.private, w.batch, w.origin, w.state, w.reason, w.who, w.made,
-       cardinality(w.secrets) AS secrets, c.sent, c.last_sent, c.tries, c.failing, c.due, c.error, c.again, now() AS now
+       cardinality(w.secrets) AS secrets, c.at, c.sent, c.last_sent, c.tries, c.failing, c.due, c.error, c.again, now() AS now
   FROM pillarbox.webhooks w JOIN pillarbox.webhook_cursors c ON c.webhook = w.name
  WHERE %(webhook)s::text IS NULL OR w.name = %(webhook)s
  ORDER BY w.name

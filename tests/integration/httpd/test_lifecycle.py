@@ -1,6 +1,6 @@
 """test_lifecycle — httpd starts, reloads, drains and reports as the other daemons do
 
-Owns: proofs about httpd/daemon.py, httpd/reload.py, httpd/metrics.py and httpd/server.
+Owns: proofs about httpd/daemon.py, httpd/reload.py, httpd/process/metrics.py and httpd/server.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ async def test_metrics_count_answers_and_health_asks_postgresql(system: System) 
             counted = (await pages.get("/metrics")).text
         assert 'pillarbox_httpd_requests_total{code="401"} 1' in counted
         assert "pillarbox_httpd_keys_refused_total 1" in counted
-        assert "pillarbox_httpd_ready 1" in counted
+        assert 'pillarbox_httpd_ready{process="httpd"} 1' in counted
 
 
 async def test_https_is_served_with_the_configured_certificate(system: System, authority: Authority) -> None:

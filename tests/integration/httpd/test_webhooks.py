@@ -43,7 +43,7 @@ async def test_an_endpoint_is_added_listed_changed_and_removed(api: Api) -> None
     for wrong in ("yesterday", "0001-01-01T00:00+23:00", "9999-01-01T00:00Z"):
         assert (await client.post("/v1/webhooks/app/replay", json={"since": wrong})).status_code == 422, wrong
 
-    assert (await client.delete("/v1/webhooks/app")).json() == {"name": "app"}
+    assert (await client.delete("/v1/webhooks/app")).json()["name"] == "app"
     assert (await client.get("/v1/webhooks")).json() == []
     assert (await client.delete("/v1/webhooks/app")).status_code == 404
 

@@ -114,3 +114,23 @@ def test_a_long_message_is_kept_once_and_only_where_its_schedule_is_gone(factory
     rows = factory.sql("SELECT length(content) AS long, before ? 'content' AS twice FROM pillarbox.audit_settings")
     assert sorted(tuple(row) for row in rows if row.long) == [(1000000, False)]
     assert [row.twice for row in rows] == [False, False]
+
+
+def test_what_a_command_changes_is_recorded_once_for_a_statement(factory: Factory, database: str) -> None:
+    with psycopg.connect(database) as session:
+        session.execute(BEGIN, ("suppress add", None))
+        plan = session.execute(
+            "EXPLAIN (ANALYZE, COSTS OFF) INSERT INTO pillarbox.suppressions (target, reason, source)"
+            " SELECT format('%s@example.com', n), 'x', 'operator' FROM generate_series(1, 1000) AS n"
+        ).fetchall()
+        [line] = [row[0] for row in plan if "settings_insert" in row[0]]
+        assert line.endswith("calls=1")
+    assert factory.one("SELECT count(*) FROM pillarbox.audit_settings") == 1000
+
+
+def test_what_a_command_changed_is_deleted_with_its_audit_row(factory: Factory) -> None:
+    begun = "PERFORM pillarbox.audit_begin('me', 'suspend add', '', '{}', NULL, NULL, 1)"
+    factory.sql(f"DO $$ BEGIN {begun}; {SUSPEND % "'x'"}; END $$")
+    assert len(factory.sql("SELECT FROM pillarbox.audit_settings")) == 1
+    factory.sql("DELETE FROM pillarbox.audit")
+    assert factory.sql("SELECT FROM pillarbox.audit_settings") == []

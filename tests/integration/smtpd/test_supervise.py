@@ -22,6 +22,7 @@ from shared.config.smtpd.load import smtpd_from
 from shared.errors import PillarboxError
 from smtpd.connection import sockets
 from smtpd.process.supervisor import Supervisor
+from smtpd.rates.server import RateServer
 from tests.fixtures.daemons.serving import Dialogue
 from tests.fixtures.daemons.system import ROOT
 from tests.fixtures.waiting import eventually
@@ -48,7 +49,7 @@ async def supervised(uri: str, folder: Path, **settings: float) -> AsyncIterator
     """The port of two children that are kept up as long as the block."""
     told = values(uri, folder)
     doors = sockets.bind(smtpd_from(told))
-    supervisor = Supervisor(told, uri, doors, **settings)
+    supervisor = Supervisor(told, uri, doors, RateServer(), **settings)
     await supervisor.open()
     keeping = [asyncio.create_task(part) for part in supervisor.parts().values()]
     try:
@@ -103,7 +104,7 @@ async def test_a_child_that_cannot_start_fails_the_start(database: str, tmp_path
     told = values(database, tmp_path)
     doors = sockets.bind(smtpd_from(told))
     told["servers"][0]["tls"] = {"certificate": "absent.pem", "privatekey": "absent.key"}
-    supervisor = Supervisor(told, database, doors)
+    supervisor = Supervisor(told, database, doors, RateServer())
     with pytest.raises(PillarboxError, match=r"smtpd-\d ended with status 78 before it was ready") as failed:
         await supervisor.open()
     assert failed.value.exit_status == 78
@@ -124,7 +125,7 @@ async def test_a_child_killed_while_starting_is_named_with_the_signal(
     monkeypatch.setenv("PYTHONPATH", str(hanging(tmp_path)))
     told = values(database, tmp_path)
     doors = sockets.bind(smtpd_from(told))
-    supervisor = Supervisor(told, database, doors)
+    supervisor = Supervisor(told, database, doors, RateServer())
     opening = asyncio.create_task(supervisor.open())
     await heard.wait("child.started")
     for started in heard.all("child.started"):

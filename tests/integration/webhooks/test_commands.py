@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -59,13 +60,55 @@ def test_an_endpoint_is_added_with_a_secret_shown_once_and_listed_without(comman
     status, out, _ = command("add", "app", URL, "--event", "failed", "--event", "bounced", "--where", "user=shop")
     assert status == 0
     said, secret = out.splitlines()
-    assert said == "app is added; its secret, which is not shown again:"
+    assert re.fullmatch(r"app is added; audit \d+; its secret, which is not shown again:", said)
     assert secret.startswith("whsec_")
     assert factory.one("SELECT secrets FROM pillarbox.webhooks") == [secret]
     found = state(command)
     assert (found["events"], found["condition"], found["state"]) == (["failed", "bounced"], "user=shop", "enabled")
     assert secret not in json.dumps(found)
     assert secret not in command("list")[1]
+
+
+def test_changes_have_a_preview_an_audit_row_and_an_undo(
+    command: Command, factory: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def undo(audit: int) -> dict[str, Any]:
+        assert cli.main(["queue", "undo", str(audit), "--yes", "--json", "--config", str(tmp_path)]) == 0
+        found: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return found
+
+    def changed(verb: str, *words: str) -> int:
+        audit: int = json.loads(command(verb, "app", *words, "--json")[1])["audit"]
+        return audit
+
+    def row() -> tuple[Any, ...]:
+        [found] = factory.sql("SELECT url, events, secrets, state, reason FROM pillarbox.webhooks")
+        return tuple(found)
+
+    preview = json.loads(command("add", "app", URL, "--dry-run", "--json")[1])
+    assert (preview["changed"], preview["sample"][0]["after"]["secrets"]) == (1, 1)
+    assert factory.sql("SELECT FROM pillarbox.webhooks") == factory.sql("SELECT FROM pillarbox.audit") == []
+    added = changed("add", URL, "--event", "failed", "--reason", "the shop asks")
+    was = row()
+    for verb, words in (("disable", ("--reason", "it is slow")), ("rotate", ()), ("remove", ())):
+        preview = command(verb, "app", *words, "--dry-run")[1]
+        assert "nothing was changed" in preview
+        assert was[2][0] not in preview
+        assert row() == was
+        audit = changed(verb, *words)
+        now = factory.sql("SELECT secrets, state FROM pillarbox.webhooks")
+        assert [tuple(each) for each in now] != [(was[2], "enabled")]
+        assert undo(audit)["done"] == 1
+        assert row() == was
+    # What happened while it was not there comes once more, by its time.
+    [[again]] = factory.sql("SELECT until > again FROM pillarbox.webhook_cursors")
+    assert again
+    later = changed("disable")
+    assert undo(added) | {"audit": 0} == {"audit": 0, "wanted": 1, "done": 0, "skipped": 1, "left": ["app"]}
+    undo(later)
+    told = factory.sql("SELECT verb, reason, done FROM pillarbox.audit ORDER BY id")
+    assert tuple(told[0]) == ("webhooks add", "the shop asks", 1)
+    assert tuple(told[1]) == ("webhooks disable", "it is slow", 1)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""serving — uvicorn, started and stopped in our order
+"""server — uvicorn, started and stopped in our order
 
 Owns: the listener and its connections; the deadlines of clients that are slow.
 Guarantees: signals are shared/lifecycle.py's alone. A stop lets requests end that have begun, and closes idle
@@ -22,14 +22,16 @@ if TYPE_CHECKING:
     import socket
 
     from httpd.server.certificate import Certificate
+    from httpd.tally import Tally
     from shared.config.httpd.settings import HttpdConfig
 
 
 class Server:
     """One listener and its connections."""
 
-    def __init__(self, application: Any, config: HttpdConfig, certificate: Certificate | None) -> None:
-        self._certificate = certificate
+    def __init__(self, application: Any, config: HttpdConfig, certificate: Certificate | None, tally: Tally) -> None:
+        self.certificate = certificate
+        self._tally = tally
         self._state = ServerState()
         self._config = uvicorn.Config(
             application, http=LimitedProtocol, ws="none", lifespan="off", log_config=None, access_log=False,
@@ -48,12 +50,14 @@ class Server:
 
     async def open(self, listening: socket.socket) -> None:
         """Accept on this socket."""
-        context = None if self._certificate is None else self._certificate.context()
+        context = None if self.certificate is None else self.certificate.context()
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(self._accepted, sock=listening, ssl=context, backlog=1024)
 
     def _accepted(self) -> asyncio.Protocol:
-        return LimitedProtocol(self._config, self._state, {}, limits=self._limits, timeout=self._timeout)
+        return LimitedProtocol(
+            self._config, self._state, {}, limits=self._limits, timeout=self._timeout, tally=self._tally
+        )
 
     async def run(self) -> None:
         """Every second: the date for answers, and the clients whose time is up."""
