@@ -3,7 +3,8 @@
 Owns: the form of what a link and a cookie show, and their digests; making and using a link; beginning, finding and
     ending sessions; counting sign-ins that fail, for all processes of httpd.
 Guarantees: what is shown is 256 random bits, and only its SHA-256 is kept. A link sets a password once and ends every
-    session of its person. A session begins only for the password hash that was compared, and is over with the password,
+    session of its person. A session begins only for the password hash that was compared, or for whom the identity
+    provider has named, and is over with the password,
     after its time, when idle for too long, and as soon as its person is disabled.
 Raises: NotThere, NotNow, Refused.
 See: sql/schema/23_web.sql; sql/README.md, "Signing in".
@@ -186,6 +187,18 @@ async def begin(
     cookie = secrets.token_urlsafe(_OCTETS)
     rows = await database.fetch(
         connection, "web_session_begin", principal=principal, argon2=argon2, digest=digest(cookie),
+        seal=secrets.token_bytes(_OCTETS), span=span, address=address, agent=_printable(agent),
+    )  # fmt: skip
+    return Begun(rows[0].id, cookie) if rows else None
+
+
+async def begin_named(
+    connection: database.Connection, principal: str, span: timedelta, address: str, agent: str
+) -> Begun | None:
+    """Begin a session for whom the identity provider has named; None where that is no person who may sign in."""
+    cookie = secrets.token_urlsafe(_OCTETS)
+    rows = await database.fetch(
+        connection, "web_session_begin_named", principal=principal, digest=digest(cookie),
         seal=secrets.token_bytes(_OCTETS), span=span, address=address, agent=_printable(agent),
     )  # fmt: skip
     return Begun(rows[0].id, cookie) if rows else None

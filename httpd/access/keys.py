@@ -56,24 +56,24 @@ class Keys:
         self._found: OrderedDict[bytes, tuple[Caller, float, datetime | None]] = OrderedDict()
         self._counts = counts
         self._used: set[str] = set()
-        self._tokens: Tokens | None = None
+        self.tokens: Tokens | None = None
         self.configure(settings, oidc)
 
     def configure(self, settings: HttpdRates, oidc: HttpdOidc | None = None) -> None:
         """Count by these settings from now on, and take the tokens of this provider."""
         self._settings = settings
         self._window = settings.window.total_seconds()
-        if oidc != (self._tokens.settings if self._tokens else None):
+        if oidc != (self.tokens.settings if self.tokens else None):
             self._found.clear()
-            self._tokens = None if oidc is None else Tokens(oidc)
+            self.tokens = None if oidc is None else Tokens(oidc)
 
     async def caller(self, authorization: str | None, address: str) -> Caller:
         """Who shows this header Authorization; Problem 401 or 429."""
         given = _BEARER.fullmatch(authorization or "")
         secret = keys.read(given[1]) if given else None
-        token = given[1] if given and secret is None and self._tokens and is_token(given[1]) else None
+        token = given[1] if given and secret is None and self.tokens and is_token(given[1]) else None
         if secret is None and token is None:
-            what = "API key or token" if self._tokens else "API key"
+            what = "API key or token" if self.tokens else "API key"
             why = f"no {what} was shown" if authorization is None else f"this is not an {what}"
             raise await self._refused(address, None, f"{why}; allowed: Authorization: Bearer pb_…")
         mark = secret.digest if secret else hashlib.sha256((token or "").encode()).digest()
@@ -124,14 +124,14 @@ class Keys:
 
     async def _ask_provider(self, token: str, mark: bytes, address: str) -> tuple[Caller, float, datetime | None]:
         """The provider's word, and PostgreSQL's about the principal that it names."""
-        assert self._tokens is not None  # noqa: S101 - as `caller` says
+        assert self.tokens is not None  # noqa: S101 - as `caller` says
         try:
-            named = await self._tokens.named(token)
+            named = await self.tokens.named(token)
         except TokenRefused as refused:
             self._found.pop(mark, None)
             raise await self._refused(address, None, str(refused)) from None
         except ProviderAway:
-            raise unavailable(f"the provider of tokens does not answer: {self._tokens.settings.issuer}") from None
+            raise unavailable(f"the provider of tokens does not answer: {self.tokens.settings.issuer}") from None
         async with self._pool.connection() as connection:
             rows = await database.fetch(connection, "principal_find", principal=named.principal)
         row = rows[0] if rows else None

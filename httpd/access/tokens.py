@@ -1,4 +1,4 @@
-"""tokens — OIDC bearer tokens of people: whom a provider says that a request is from
+"""tokens — OIDC tokens of people: whom a provider says that a request, or a sign-in, is from
 
 Owns: the provider's keys, and what must be right about a token: signature, issuer, audience, times, and the claim that
     names a principal.
@@ -12,6 +12,7 @@ See: OpenID Connect Discovery 1.0 sections 3 and 4.3; RFC 7519 (JWT), RFC 8725 (
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
 import ssl
 from datetime import UTC, datetime
@@ -68,11 +69,35 @@ class Tokens:
         self._again = again
         self._client = HttpClient(_LONGEST, ssl.create_default_context())
         self._keys: dict[str | None, jwt.PyJWK] = {}
+        self._described: dict[str, Any] = {}
         self._got = self._asked = -_OLDEST  # when keys came, and when they were asked for
         self._asking = asyncio.Lock()
 
     async def named(self, token: str) -> Named:
-        """Whom this token names."""
+        """Whom this token for the API names."""
+        return self._named(await self._claims(token, self.settings.audience))
+
+    async def signed_in(self, token: str, client: str, nonce: str) -> Named:
+        """Whom the ID token of a sign-in names, which was asked for with this nonce (OIDC Core 3.1.3.7)."""
+        claims = await self._claims(token, client)
+        if not hmac.compare_digest(str(claims.get("nonce")).encode(), nonce.encode()):
+            raise TokenRefused("the token is of another sign-in")
+        if claims.get("azp", client) != client:
+            raise TokenRefused("the token is for another client")
+        return self._named(claims)
+
+    async def described(self) -> dict[str, Any]:
+        """What the provider says of itself: its endpoints, and what it supports."""
+        async with self._asking:
+            if not self._described and monotonic() - self._asked >= self._again:
+                self._asked = monotonic()
+                await self._ask()
+        if not self._described:
+            raise ProviderAway
+        return self._described
+
+    async def _claims(self, token: str, audience: str) -> dict[str, Any]:
+        """What a token says that is good, and for this audience."""
         try:
             header = jwt.get_unverified_header(token)
         except jwt.InvalidTokenError:
@@ -81,17 +106,20 @@ class Tokens:
             raise TokenRefused("the token is not signed by a public key")
         key = await self._key(header.get("kid"))
         try:
-            claims = jwt.decode(
+            claims: dict[str, Any] = jwt.decode(
                 token,
                 key,
                 algorithms=[header["alg"]],
-                audience=self.settings.audience,
+                audience=audience,
                 issuer=self.settings.issuer,
                 leeway=_LEEWAY,
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
         except (jwt.InvalidTokenError, jwt.InvalidKeyError) as error:
-            raise TokenRefused(self._why(error)) from None
+            raise TokenRefused(self._why(error, audience)) from None
+        return claims
+
+    def _named(self, claims: dict[str, Any]) -> Named:
         return Named(self._principal(claims), datetime.fromtimestamp(claims["exp"], UTC))
 
     def _principal(self, claims: dict[str, Any]) -> str:
@@ -103,14 +131,14 @@ class Tokens:
             raise TokenRefused("the provider has not verified the token's email")
         return name
 
-    def _why(self, error: Exception) -> str:
+    def _why(self, error: Exception, audience: str) -> str:
         match error:
             case jwt.ExpiredSignatureError():
                 return "the token has expired"
             case jwt.ImmatureSignatureError():
                 return "the token is not valid yet"
             case jwt.InvalidAudienceError():
-                return f"the token is for something else; allowed: the audience {self.settings.audience}"
+                return f"the token is for something else; allowed: the audience {audience}"
             case jwt.InvalidIssuerError():
                 return f"the token is of another issuer; allowed: {self.settings.issuer}"
             case jwt.MissingRequiredClaimError():
@@ -148,6 +176,7 @@ class Tokens:
             events.emit("oidc.unreachable", issuer=self.settings.issuer, error=str(error) or "no answer in time")
             return
         self._keys = {key.key_id: key for key in found.keys if key.public_key_use in {None, "sig"}}
+        self._described = described
         self._got = monotonic()
 
     def _place_of_keys(self, described: dict[str, Any]) -> str:

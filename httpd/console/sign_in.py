@@ -1,4 +1,4 @@
-"""sign-in — the pages by which people sign in and out, choose a password by a link, and see their sessions
+"""sign-in — the pages by which people sign in and out, by password, link or provider, and see their sessions
 
 Guarantees: GET changes nothing, so that a link which a mail scanner follows stays good. Whether a name is known no page
     says.
@@ -7,16 +7,19 @@ See: httpd/console/visitor.py; docs/how-to/review-in-a-browser.md.
 
 from __future__ import annotations
 
+import secrets
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlencode, urlsplit
 
 from starlette.routing import Route
 
 from httpd import problems
+from httpd.access.tokens import ProviderAway
 from httpd.console.forms import form_of, query_of
 from httpd.console.pages import seen
-from httpd.console.visitor import delete_cookie, may, set_cookie
-from httpd.problems import Problem
+from httpd.console.visitor import ASKING, delete_asking, delete_cookie, may, set_asking, set_cookie
+from httpd.problems import Problem, unavailable
 from operate import sign_in
 from operate.errors import Refused
 
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from httpd.console.site import Site
+
+_LONGEST: Final = 1000  # characters of the page to go on to
 
 
 class SignIn:
@@ -39,6 +44,8 @@ class SignIn:
             Route("/console/", self.begin),
             Route("/console/sign-in", self.show),
             Route("/console/sign-in", self.sign_in, methods=["POST"]),
+            Route("/console/sign-in/provider", self.ask_provider),
+            Route("/console/sign-in/done", self.answered),
             Route("/console/link", self.show_link),
             Route("/console/link", self.use_link, methods=["POST"]),
             Route("/console/account", self.account),
@@ -56,7 +63,8 @@ class SignIn:
         """The form for name and password."""
         if await self._site.visitors.session(request) is not None:
             return seen("/console/")
-        return self._form(query_of(request).one("next"))
+        query = query_of(request)
+        return self._form(request, query.one("next"), end=await self._end(request) if query.one("out") else "")
 
     async def sign_in(self, request: Request) -> Response:
         """Begin a session."""
@@ -66,11 +74,37 @@ class SignIn:
         except Problem as problem:
             if problem.status_code not in {HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS}:
                 raise
-            answer = self._form(form.one("next"), form.one("name"), str(problem.detail), problem.status_code)
-            answer.headers.update(problem.headers or {})
-            return answer
+            return self._form(request, form.one("next"), form.one("name"), problem)
         answer = seen(_own(form.one("next")))
         set_cookie(request, answer, cookie)
+        return answer
+
+    async def ask_provider(self, request: Request) -> Response:
+        """Send the browser to the provider; nothing is changed but what the browser remembers of it."""
+        provider = self._site.visitors.provider(request)
+        if provider is None:
+            raise Problem(HTTPStatus.NOT_FOUND, "httpd.yaml has no oidc.client")
+        after, secret = _own(query_of(request).one("next")[:_LONGEST]), secrets.token_urlsafe(32)
+        try:
+            answer = seen(await provider.address(secret, after))
+        except ProviderAway:
+            return self._form(request, after, problem=unavailable("the provider does not answer; try again later"))
+        set_asking(request, answer, secret)
+        return answer
+
+    async def answered(self, request: Request) -> Response:
+        """Begin a session by the provider's answer."""
+        query = query_of(request)
+        given = {name: query.one(name) for name in ("state", "code", "iss", "error") if query.every(name)}
+        try:
+            secret = request.cookies.get(ASKING, "")
+            cookie, after = await self._site.visitors.sign_in_named(request, secret, given)
+        except Problem as problem:
+            answer = self._form(request, "", problem=problem)
+        else:
+            answer = seen(_own(after))
+            set_cookie(request, answer, cookie)
+        delete_asking(answer)
         return answer
 
     async def show_link(self, request: Request) -> Response:
@@ -121,12 +155,31 @@ class SignIn:
         session = await self._site.signed_in(request)
         async with self._site.visitors.acting(session) as connection:
             await sign_in.end(connection, number)
-        answer = seen("/console/sign-in")
+        answer = seen("/console/sign-in?out=yes")
         delete_cookie(answer)
         return answer
 
-    def _form(self, after: str, name: str = "", error: str = "", status: int = 200) -> Response:
-        return self._site.page("sign_in", None, status=status, after=_own(after), name=name, error=error)
+    async def _end(self, request: Request) -> str:
+        """Where the provider ends its own session of this person; empty where that is not known."""
+        provider = self._site.visitors.provider(request)
+        try:
+            return "" if provider is None else await provider.end()
+        except ProviderAway:
+            return ""
+
+    def _form(
+        self, request: Request, after: str, name: str = "", problem: Problem | None = None, end: str = ""
+    ) -> Response:
+        tokens = self._site.service.keys.tokens
+        at = "" if self._site.visitors.provider(request) is None or tokens is None else tokens.settings.issuer
+        answer = self._site.page(
+            "sign_in", None, status=HTTPStatus.OK if problem is None else problem.status_code, after=_own(after),
+            name=name, error="" if problem is None else str(problem.detail), provider=urlsplit(at).netloc,
+            ask=urlencode({"next": _own(after)}), end=end,
+        )  # fmt: skip
+        if problem is not None:
+            answer.headers.update(problem.headers or {})
+        return answer
 
 
 def _own(path: str) -> str:

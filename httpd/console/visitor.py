@@ -14,12 +14,15 @@ import asyncio
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
+from httpd.access.provider import Provider, SignInRefused
+from httpd.access.tokens import ProviderAway, TokenRefused
 from httpd.problems import Problem, unavailable
 from operate import sign_in
 from operate.errors import Refused
 from operate.keys import SCOPES
 from operate.sign_in import Limit
 from shared.config.smtpd.authentication import Hashing as HashingSettings
+from shared.masking import show
 from shared.observe import events
 from shared.postgres import acting
 from shared.security.saslprep import NotPrepared, prepared
@@ -37,7 +40,11 @@ if TYPE_CHECKING:
     from shared.postgres import database
 
 COOKIE: Final = "pillarbox_session"
+ASKING: Final = "pillarbox_asking"
 _PATH: Final = "/console/"
+_BACK: Final = "/console/sign-in/done"
+_MINUTES: Final = 600  # seconds
+_NO_PROVIDER: Final = "people sign in here by their passwords alone: httpd.yaml has no oidc.client"
 _OF_A_NAME: Final = 10  # times the failures of one address: further away from locking its owner out
 _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 #: The roles that each kind of page is for: those of the API's scopes, and what no key may.
@@ -96,6 +103,44 @@ class Visitors:
         await self._give_back(limits)
         return cookie, person
 
+    def provider(self, request: Request) -> Provider | None:
+        """The provider at which people may sign in, where one is named."""
+        tokens = self._service.keys.tokens
+        client = None if tokens is None else tokens.settings.client
+        if tokens is None or client is None:
+            return None
+        return Provider(tokens, client, f"{client.url or str(request.base_url).rstrip('/')}{_BACK}")
+
+    async def sign_in_named(self, request: Request, secret: str, answer: dict[str, str]) -> tuple[str, str]:
+        """Begin a session by the provider's answer: its cookie, and the page to go on to; Problem."""
+        provider = self.provider(request)
+        if provider is None:
+            raise Problem(HTTPStatus.NOT_FOUND, _NO_PROVIDER)
+        limits = self._limits(request, None)
+        async with self._service.pool.connection() as connection:
+            if wait := await sign_in.count(connection, limits):
+                why = "too many sign-ins that failed; try again later"
+                raise Problem(HTTPStatus.TOO_MANY_REQUESTS, why, retry_after=wait)
+        try:
+            named, after = await provider.named(secret, answer)
+        except (SignInRefused, TokenRefused) as error:
+            events.emit("console.refused", client=self._service.address(request), name="")
+            raise Problem(HTTPStatus.UNAUTHORIZED, str(error)) from None
+        except ProviderAway:
+            await self._give_back(limits)
+            raise unavailable("the provider does not answer; sign in by your password, or try again") from None
+        address, agent = self._service.address(request), request.headers.get("user-agent", "")
+        async with self._service.pool.connection() as connection:
+            span = self._service.config.console.session
+            begun = await sign_in.begin_named(connection, named.principal, span, address, agent)
+        if begun is None:
+            events.emit("console.refused", client=address, name=named.principal)
+            why = f"{show(named.principal)}, whom the provider names, is not a person here; ask an administrator"
+            raise Problem(HTTPStatus.UNAUTHORIZED, why)
+        events.emit("console.signed_in", client=address, principal=named.principal)
+        await self._give_back(limits)
+        return begun.cookie, after
+
     async def use_link(self, request: Request, token: str, password: str) -> str:
         """Choose a password by a link, and begin a session: its cookie."""
         try:
@@ -118,12 +163,14 @@ class Visitors:
             events.emit("console.signed_in", client=address, principal=person)
         return None if begun is None else begun.cookie
 
-    def _limits(self, request: Request, person: str) -> list[Limit]:
+    def _limits(self, request: Request, person: str | None) -> list[Limit]:
+        """What a sign-in counts against. person: the name that was typed; None: none was."""
         most, window = self._service.config.console.failures, self._service.config.rates.window
         if not most:
             return []
         address = places.host(self._service.address(request))
-        return [Limit(f"address/{address}", most, window), Limit(f"name/{person}", most * _OF_A_NAME, window)]
+        of_name = [] if person is None else [Limit(f"name/{person}", most * _OF_A_NAME, window)]
+        return [Limit(f"address/{address}", most, window), *of_name]
 
     async def _give_back(self, limits: list[Limit]) -> None:
         async with self._service.pool.connection() as connection:
@@ -137,12 +184,27 @@ def may(session: Session, scope: str) -> bool:
 
 def set_cookie(request: Request, response: Response, cookie: str) -> None:
     """Let the browser show this from now on, until it is closed."""
-    host = request.headers.get("host", "")
-    name = host if host.endswith("]") else host.rpartition(":")[0] or host
-    secure = request.url.scheme == "https" or name.lower() not in _LOCAL
-    response.set_cookie(COOKIE, cookie, path=_PATH, secure=secure, httponly=True, samesite="lax")
+    response.set_cookie(COOKIE, cookie, path=_PATH, secure=_secure(request), httponly=True, samesite="lax")
+
+
+def set_asking(request: Request, response: Response, secret: str) -> None:
+    """Let the browser remember a sign-in that goes on at the provider, for some minutes."""
+    secure = _secure(request)
+    response.set_cookie(ASKING, secret, _MINUTES, path=_BACK, secure=secure, httponly=True, samesite="lax")
+
+
+def delete_asking(response: Response) -> None:
+    """Let the browser forget it: its answer counts once."""
+    response.delete_cookie(ASKING, path=_BACK)
 
 
 def delete_cookie(response: Response) -> None:
     """Let the browser forget it."""
     response.delete_cookie(COOKIE, path=_PATH)
+
+
+def _secure(request: Request) -> bool:
+    """Whether a cookie goes over TLS only: everywhere but on this host itself."""
+    host = request.headers.get("host", "")
+    name = host if host.endswith("]") else host.rpartition(":")[0] or host
+    return request.url.scheme == "https" or name.lower() not in _LOCAL

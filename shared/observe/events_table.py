@@ -70,7 +70,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     ),
     "key.refused": (INFO, "A request over HTTP showed no valid API key; `client`, `key` if it is known, `reason`."),
     "console.signed_in": (INFO, "A person signed in to the console; `client`, `principal`."),
-    "console.refused": (INFO, "A sign-in to the console failed; `client`, `name` as typed."),
+    "console.refused": (INFO, "A sign-in to the console failed; `client`, `name` as typed, or as the provider has it."),
     "session.opened": (DEBUG, "A client connected; `client`."),
     "session.closed": (DEBUG, "A client's connection ended; `client`."),
     "session.error": (

@@ -95,6 +95,22 @@ BEGIN
     RETURNING s.id;
 END $$;
 
+-- Begins a session for whom the identity provider has named, and forgets sessions that are over; no row where that is no person who
+-- may sign in.
+CREATE FUNCTION web_session_begin_named(person text, cookie bytea, sealed bytea, span interval, address text, agent text)
+RETURNS TABLE (id bigint) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    DELETE FROM web_sessions s WHERE s.expires <= now();
+    RETURN QUERY
+    INSERT INTO web_sessions AS s (digest, seal, principal, expires, address, agent)
+    SELECT cookie, sealed, p.name, now() + span, web_session_begin_named.address, left(web_session_begin_named.agent, 200)
+      FROM principals p
+     WHERE p.name = person AND p.kind = 'person' AND NOT p.disabled
+       FOR SHARE
+    RETURNING s.id;
+END $$;
+
 -- The session of this cookie, or of this number, and its principal; no row where it is over, or was idle for longer.
 CREATE FUNCTION web_session(cookie bytea, number bigint, idle interval)
 RETURNS TABLE (id bigint, seal bytea, principal text, roles text[], seen timestamptz)

@@ -33,7 +33,7 @@ BEGIN
     -- httpd, which is one, finds the principal by the digest of a key, of which nobody makes a key.
     GRANT EXECUTE ON FUNCTION act_as, principal_known, principal_find, api_key_find, api_keys_used, idempotency_take, idempotency_known
         TO pillarbox_agent;
-    GRANT EXECUTE ON FUNCTION web_password, web_link, web_link_use, web_session_begin, web_session, web_session_seen,
+    GRANT EXECUTE ON FUNCTION web_password, web_link, web_link_use, web_session_begin, web_session_begin_named, web_session, web_session_seen,
         web_sessions_own, web_sessions_end, web_failure, web_failure_none,
         decision_link, decision_link_use TO pillarbox_agent;
     GRANT SELECT ON migrations TO pillarbox_agent;

@@ -52,6 +52,10 @@ SELECT kind, disabled FROM pillarbox.principals WHERE name = %(principal)s
 -- Begins a session for whom this password is still right.
 SELECT id FROM pillarbox.web_session_begin(%(principal)s, %(argon2)s, %(digest)s, %(seal)s, %(span)s::interval, %(address)s, %(agent)s)
 
+-- name: web_session_begin_named
+-- Begins a session for whom the identity provider has named.
+SELECT id FROM pillarbox.web_session_begin_named(%(principal)s, %(digest)s, %(seal)s, %(span)s::interval, %(address)s, %(agent)s)
+
 -- name: web_session_find
 -- The session of this cookie, or of this number.
 SELECT id, seal, principal, roles, seen FROM pillarbox.web_session(%(digest)s::bytea, %(number)s::bigint, %(idle)s::interval)

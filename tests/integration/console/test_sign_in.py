@@ -174,7 +174,16 @@ async def test_every_address_asks_for_a_session_and_for_the_role_and_every_page_
 
 
 def test_every_route_is_among_these_addresses() -> None:
-    open_to_all = {"/", "/console", "/console/sign-in", "/console/link", "/console/static/{name}", "/decide"}
+    open_to_all = {
+        "/",
+        "/console",
+        "/console/sign-in",
+        "/console/sign-in/provider",
+        "/console/sign-in/done",
+        "/console/link",
+        "/console/static/{name}",
+        "/decide",
+    }
     site = Site.__new__(Site)
     routes = {
         (method, route.path)

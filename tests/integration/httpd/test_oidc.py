@@ -19,7 +19,7 @@ from httpd.access.tokens import ProviderAway, TokenRefused, Tokens
 from shared.config.httpd.oidc import HttpdOidc
 from shared.config.httpd.settings import HttpdConfig
 from tests.fixtures.daemons.api import Api
-from tests.fixtures.peers.oidc_provider import AUDIENCE, Provider, Signer
+from tests.fixtures.peers.oidc_provider import AUDIENCE, Provider, Signer, signed
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
@@ -32,15 +32,6 @@ if TYPE_CHECKING:
 def settings(provider: Provider, **more: Any) -> dict[str, Any]:
     """The section of httpd.yaml."""
     return {"issuer": provider.issuer, "audience": AUDIENCE, **more}
-
-
-def signed(provider: Provider, by: Signer | None = None, name: str | None = None, **claims: Any) -> str:
-    """A token as the provider makes them, with other claims; None: without the claim."""
-    signer = by or provider.signer
-    ends = datetime.now(UTC) + timedelta(minutes=5)
-    usual = {"iss": provider.issuer, "aud": AUDIENCE, "sub": "olga", "exp": ends}
-    kept = {claim: value for claim, value in {**usual, **claims}.items() if value is not None}
-    return jwt.encode(kept, signer.key, "RS256", headers={"kid": name or signer.name})
 
 
 def forged(provider: Provider) -> str:
