@@ -17,8 +17,11 @@ import json
 import secrets
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from operate.condition.ids import named
+from operate.condition.words import words_of
 from operate.errors import NotNow, NotThere, Refused
 from operate.shapes.settings import SignInLink
+from shared.config.condition.read import read
 from shared.how_many import how_many
 from shared.masking import show
 from shared.postgres import database
@@ -32,6 +35,8 @@ _OCTETS: Final = 32
 _DECIDED: Final = "this link was used, or has expired; sign in to decide"
 LEAST_PASSWORD: Final = 12  # characters
 MOST_PASSWORD: Final = 200
+MOST_VIEWS: Final = 50  # of one person
+LONGEST_NAME: Final = 60  # characters of a view's
 FIRST: Final = "admin"  # the person whom the first link makes
 _FIRST: Final[dict[str, Any]] = {"kind": "person", "roles": ["admin"], "disabled": False, "senders": []}
 
@@ -228,6 +233,26 @@ async def end(connection: database.Connection, number: int | None) -> int:
     [row] = await database.fetch(connection, "web_sessions_end", number=number)
     ended: int = row.ended
     return ended
+
+
+async def views(connection: database.Connection) -> list[database.Row]:
+    """What whom we act for has kept of the queue, by name."""
+    return await database.fetch(connection, "web_views")
+
+
+async def keep_view(connection: database.Connection, name: str, condition: str, by: str) -> None:
+    """Keep a view for whom we act for, in place of one of the same name."""
+    if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
+        raise Refused(f"name: {show(name[:60])}; allowed: 1 to {LONGEST_NAME} printable characters")
+    read(named(words_of(condition)))
+    [row] = await database.fetch(connection, "web_view_keep", name=name, condition=condition, by=by, most=MOST_VIEWS)
+    if not row.kept:
+        raise Refused(f"you keep {MOST_VIEWS} views already; forget one first")
+
+
+async def forget_view(connection: database.Connection, name: str) -> None:
+    """Forget a view of whom we act for."""
+    await database.fetch(connection, "web_view_forget", name=name)
 
 
 def _printable(text: str) -> str:

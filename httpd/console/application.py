@@ -13,8 +13,10 @@ from starlette.routing import Route
 
 from httpd.console.acting import Acting
 from httpd.console.blocking import Blocking
+from httpd.console.configuration import Configuration
 from httpd.console.decided import Decided
 from httpd.console.digest import Digest
+from httpd.console.history import History
 from httpd.console.lists import Lists
 from httpd.console.now import NowPage
 from httpd.console.quarantine import Quarantine
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from httpd.service import Service
 
 
-_ROOMS: Final = (SignIn, NowPage, Queue, Acting, Quarantine, Decided, Blocking, Lists, Digest)
+_ROOMS: Final = (SignIn, NowPage, Queue, Acting, Quarantine, Decided, Blocking, Lists, History, Configuration, Digest)
 
 
 def made(service: Service) -> Starlette:

@@ -28,6 +28,7 @@ from operate.errors import NotNow, NotThere, Refused
 from operate.mime.markup import html_of, markup
 from operate.quarantine import content, decide, held
 from operate.quarantine.access import admit, narrowed
+from operate.quarantine.rescan import Checks, check_of, one
 from operate.queue import act
 from operate.queue.act import By, Change, checked_reason
 from shared.config.condition.tree import ConditionError
@@ -87,6 +88,7 @@ class Quarantine:
             Route("/console/held", self.mail),
             Route("/console/held/{id:int}", self.message),
             Route("/console/held/{id:int}/raw", self.raw),
+            Route("/console/held/{id:int}/rescan", self.rescan, methods=["POST"]),
             Route("/console/decide", self.preview),
             Route("/console/decide", self.decide, methods=["POST"]),
             Route(f"{body.PREFIX}/{{session:int}}/{{id:int}}/{{part:int}}/{{until:int}}/{{seal}}", self.body),
@@ -190,6 +192,23 @@ class Quarantine:
             headers=headers,
             media_type="message/rfc822",
         )
+
+    async def rescan(self, request: Request) -> Response:
+        """Ask the content check again about one message: the verdict that it would get now, which the audit keeps."""
+        session = await self._site.signed_in(request, "review")
+        form = await form_of(request, session)
+        id_ = str(number(str(request.path_params["id"])))
+        by = By(reason=checked_reason(form.one("reason").strip()) or None)
+        files = self._site.service.files
+        settings = await files.smtpd()
+        checks = Checks(check_of(settings, files.rules))
+        try:
+            async with self._site.visitors.acting(session) as connection:
+                these = await narrowed(connection, await self._access(connection), "rescan", [id_])
+                audit, released, told = await one(connection, these, checks, by, release=bool(form.one("release")))
+        finally:
+            await checks.close()
+        return self._site.page("rescanned", session, id=id_, audit=audit, released=released, told=told)
 
     async def preview(self, request: Request) -> Response:
         """What a decision would be made about."""

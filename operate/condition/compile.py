@@ -1,4 +1,4 @@
-"""compile — turns a condition into SQL on `pillarbox.queue q`
+"""compile — turns a condition into SQL on `pillarbox.queue q`, or one of finished mail on `pillarbox.archive q`
 
 Owns: the SQL of each comparison.
 Guarantees: pure. Values are bound, every one; the text is put together from this file and the columns of
@@ -42,6 +42,12 @@ _OF_MSGIDS: Final = (
     " WHERE hashtextextended(m.msgid, 0) = ANY (ARRAY(SELECT hashtextextended(v, 0) FROM unnest({each}) AS v))"
     " AND m.msgid = ANY ({each})))"
 )
+# By the index on the same hash of each day of the archive.
+_OF_FINISHED: Final = (
+    "(hashtextextended(q.msgid, 0) = ANY (ARRAY(SELECT hashtextextended(v, 0) FROM unnest({each}) AS v))"
+    " AND q.msgid = ANY ({each}))"
+)
+_KEPT_MSGID: Final = "q.msgid"
 
 
 @dataclass(slots=True)
@@ -98,7 +104,7 @@ class _Writer:
         if term.operator == "=" and len(exact) == len(term.values) and term.field.kind == "domain":
             return f"{column} = ANY ({self._bind([s for domain in exact for s in spellings(str(domain))], 'text[]')})"
         if term.operator == "=" and len(exact) == len(term.values) and term.field.kind == "msgid":
-            return self._of_msgids(exact)
+            return self._of_msgids(column, exact)
         if term.operator == "=" and len(exact) == len(term.values) and term.field.kind in _ARRAYS:
             return f"{column} = ANY ({self._bind(exact, _ARRAYS[term.field.kind])})"
         return "(" + " OR ".join(self._comparison(term, column, value) for value in term.values) + ")"
@@ -112,15 +118,15 @@ class _Writer:
             return self._like(column, value)
         if term.field.kind in {"text", "msgid"}:
             is_text = term.field.kind == "text"
-            return f"{column} = {self._bind(value.low, 'text')}" if is_text else self._of_msgids([value.low])
+            return f"{column} = {self._bind(value.low, 'text')}" if is_text else self._of_msgids(column, [value.low])
         if value.how == "range":
             ends = ((">=", value.low), ("<=", value.high))
             told = [self._ordered(term, column, operator, end) for operator, end in ends if end is not None]
             return "(" + " AND ".join(told) + ")"
         return self._ordered(term, column, term.operator, value.low)
 
-    def _of_msgids(self, wanted: list[Any]) -> str:
-        return _OF_MSGIDS.format(each=self._bind(wanted, "text[]"))
+    def _of_msgids(self, column: str, wanted: list[Any]) -> str:
+        return (_OF_FINISHED if column == _KEPT_MSGID else _OF_MSGIDS).format(each=self._bind(wanted, "text[]"))
 
     def _is_domain(self, column: str, value: Value) -> str:
         """Mail that was queued before domains were brought into one spelling may have U-labels."""

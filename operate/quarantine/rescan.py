@@ -10,10 +10,11 @@ See: smtpd/policy/content_check.py; docs/how-to/check-content-with-rspamd.md.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from operate.errors import NotNow
-from operate.queue.act import Change, Span, change_batch
+from operate.errors import NotNow, NotThere
+from operate.queue.act import Change, Span, begin, change_batch
 from operate.queue.query import asked
 from operate.shapes.mail import Rescanned
 from shared.postgres import database
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from operate.quarantine.access import Narrowed
-    from operate.queue.act import Done
+    from operate.queue.act import By, Done
     from shared.config.smtpd.policy_check import ContentCheck
     from shared.config.smtpd.settings import SmtpdConfig
     from smtpd.policy.facts import CheckResult
@@ -118,6 +119,28 @@ async def portion(
         done.skipped += left
         await database.fetch(connection, "audit_add", id=done.audit, ids=[], seen=left)
     return rows[-1].id, told
+
+
+async def one(
+    connection: database.Connection, narrowed: Narrowed, checks: Checks, by: By, *, release: bool
+) -> tuple[int, int, Rescanned]:
+    """Check one recipient's message, and release it if it is clean and that is wanted.
+
+    The audit row, which has the verdict; how many were released; the verdict.
+    """
+    rows = await narrowed.asking.fetch(connection, "quarantine_mail", after=0, limit=1, most=0)
+    if not rows:
+        raise NotThere("quarantine rescan: it is not on hold any more")
+    [told] = await checks.portion(connection, rows)
+    if not answered([told]):
+        raise NotNow("quarantine rescan: the content check does not answer; it stays held; try again later")
+    change = replace(CHANGE, argument={"release": release, "verdict": told.action, "score": told.score})
+    audit = await begin(connection, by, change, str(narrowed.asking.condition), 1)
+    released = await _release(connection, narrowed.words, audit, [told.id] if release and told.clean else [])
+    if not released:
+        await database.fetch(connection, "audit_add", id=audit, ids=[], seen=1)
+    await database.fetch(connection, "audit_finish", id=audit)
+    return audit, released, told
 
 
 async def _release(connection: database.Connection, words: list[str], audit: int, ids: list[int]) -> int:

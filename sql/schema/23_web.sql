@@ -177,6 +177,42 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
      WHERE f.digest = a.digest AND f.digest = ANY (ARRAY(SELECT l.digest FROM web_failures l WHERE l.digest = ANY (digests) ORDER BY l.digest FOR UPDATE))
 $$;
 
+-- Views of the queue that people keep: a condition and a grouping under a name of their own.
+CREATE TABLE web_views (
+    principal text NOT NULL REFERENCES principals (name) ON UPDATE CASCADE ON DELETE CASCADE,
+    name      text NOT NULL CHECK (length(name) BETWEEN 1 AND 60),
+    condition text NOT NULL CHECK (length(condition) <= 10000),
+    by        text NOT NULL CHECK (length(by) <= 1000),
+    PRIMARY KEY (principal, name)
+);
+
+-- Those of whom this transaction acts for, by name.
+CREATE FUNCTION web_views_own() RETURNS TABLE (name text, condition text, by text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+    SELECT v.name, v.condition, v.by FROM web_views v WHERE v.principal = acted_for() ORDER BY v.name
+$$;
+
+-- Keeps one, in place of the one of the same name; false where there are so many already. Two at once wait for each other.
+CREATE FUNCTION web_view_keep(named text, condition text, by text, most integer) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+BEGIN
+    PERFORM FROM principals p WHERE p.name = acted_for() FOR NO KEY UPDATE;
+    IF NOT EXISTS (SELECT FROM web_views v WHERE v.principal = acted_for() AND v.name = named)
+       AND (SELECT count(*) FROM web_views v WHERE v.principal = acted_for()) >= least(most, 1000) THEN
+        RETURN false;
+    END IF;
+    INSERT INTO web_views AS v (principal, name, condition, by)
+    VALUES (acted_for(), named, web_view_keep.condition, web_view_keep.by)
+        ON CONFLICT (principal, name) DO UPDATE SET condition = excluded.condition, by = excluded.by;
+    RETURN true;
+END $$;
+
+-- Forgets one of whom this transaction acts for.
+CREATE FUNCTION web_view_forget(named text) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+    DELETE FROM web_views v WHERE v.principal = acted_for() AND v.name = named
+$$;
+
 -- Links of digests, by which a reviewer decides about one held recipient, once, without signing in. Operators make them, for
 -- whoever runs the digest reads them; they are deleted with their use, or after their time.
 CREATE TABLE decision_links (

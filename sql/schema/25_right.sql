@@ -34,7 +34,7 @@ BEGIN
     GRANT EXECUTE ON FUNCTION act_as, principal_known, principal_find, api_key_find, api_keys_used, idempotency_take, idempotency_known
         TO pillarbox_agent;
     GRANT EXECUTE ON FUNCTION web_password, web_link, web_link_use, web_session_begin, web_session_begin_named, web_session, web_session_seen,
-        web_sessions_own, web_sessions_end, web_failure, web_failure_none,
+        web_sessions_own, web_sessions_end, web_views_own, web_view_keep, web_view_forget, web_failure, web_failure_none,
         decision_link, decision_link_use TO pillarbox_agent;
     GRANT SELECT ON migrations TO pillarbox_agent;
     -- What a login is told about itself, and what triggers ask with its rights. acting_secret and principals are the owner's.
@@ -115,7 +115,7 @@ BEGIN
 
     -- reviewers see what waits, read its bodies, decide about what is held, and record it by functions.
     GRANT SELECT ON queue, queue_state, mail, messages, status_transitions, attempts, archive, audit, audit_rows,
-        transports, report_minutes TO pillarbox_reviewer;
+        transports, reports, report_minutes TO pillarbox_reviewer;
     GRANT UPDATE (status) ON queue TO pillarbox_reviewer;
     GRANT UPDATE (state), DELETE ON mail TO pillarbox_reviewer;
     GRANT EXECUTE ON FUNCTION audit_begin, audit_remember, audit_add, audit_finish, audit_older, queue_release_copies,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # Which files may import which third-party package (patterns as in PurePath.match).
 DOORS: Final = {
     "aiosmtpd": ("smtpd/connection/wire.py", "smtpd/connection/proxy_header.py"),
+    "authlib": ("httpd/access/provider.py",),
     "argon2": ("smtpd/login/passwords.py",),
     "cryptography": ("smtpd/tls.py", "queued/signing/keys.py", "queued/tls/dane.py", "scripts/init/certificate.py"),
     "fastapi": ("httpd/app.py", "httpd/access/needs.py", "httpd/routes/*.py"),

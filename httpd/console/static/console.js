@@ -70,6 +70,24 @@ document.addEventListener("keydown", (event) => {
   KEYS[event.key]();
 });
 
+// A condition is completed word by word: what stands before the last word goes before each word that the page knows.
+const typed = document.querySelector("input[name=condition][list]");
+if (typed) {
+  const known = document.getElementById(typed.getAttribute("list"));
+  const every = [...known.options].map((option) => option.value);
+  const names = [...new Set(every.filter((word) => word.includes("=")).map((word) => word.replace(/=.*/s, "")))];
+  const complete = () => {
+    const [, before, word] = /^(.*?)((?:[^\s("]|"[^"]*"?)*)$/s.exec(typed.value);
+    const values = names.includes(word) ? ["=", "!=", "~", "<", ">"].map((operator) => word + operator) : [];
+    const not = /^(\w+)!=/.exec(word);
+    const from = not ? every.map((each) => each.replace("=", "!=")) : every;
+    const fitting = [...from.filter((each) => each.startsWith(word) && each !== word), ...values];
+    known.replaceChildren(...fitting.slice(0, 200).map((each) => new Option("", before + each)));
+  };
+  typed.addEventListener("input", complete);
+  typed.addEventListener("focus", complete);
+}
+
 if (list) {
   for (const hint of document.querySelectorAll(".keys")) hint.hidden = false;
   const every = document.getElementById("every");

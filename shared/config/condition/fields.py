@@ -9,7 +9,10 @@ See: docs/reference/condition.md; sql/README.md, "States" and "Reserved metadata
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 type Kind = Literal["text", "domain", "address", "number", "size", "time", "age", "wait", "state", "uuid", "msgid"]
 
@@ -109,10 +112,24 @@ ALIASES: Final[dict[str, str]] = {
 
 METADATA: Final = "metadata."
 
+_KEPT: Final = (
+    "id", "message", "age", "ts", "sender", "senderdomain", "senderlocalpart", "recipient", "recipientdomain",
+    "recipientlocalpart", "senderip", "saslusername", "serverid", "size", "partition", "quarantine", "transport",
+    "jobid", "priority", "retry_count", "last_error", "worker",
+)  # fmt: skip
+#: What a condition may ask of finished mail, which is `pillarbox.archive q`.
+FINISHED: Final[dict[str, Field]] = {
+    "finished": Field("time", "q.finished", "When it was finished."),
+    "result": Field("text", "q.result", "How it was finished: success, rejected, failed, expired, deleted or bounced."),
+    "msgid": Field("msgid", "q.msgid", "The Message-ID in the message's header."),
+    "subject": Field("text", "q.subject", "The subject in the message's header, decoded."),
+    **{name: FIELDS[name] for name in _KEPT},
+}
 
-def find(name: str) -> Field | None:
+
+def find(name: str, fields: Mapping[str, Field] = FIELDS) -> Field | None:
     """The field of this name, case and aliases aside; metadata.KEY is one for any key; None for an unknown name."""
     if name.lower().startswith(METADATA) and len(name) > len(METADATA):
         return Field("text", "q.metadata->>", f"The metadata key {name[len(METADATA) :]}.")
     lowered = name.lower()
-    return FIELDS.get(ALIASES.get(lowered, lowered))
+    return fields.get(ALIASES.get(lowered, lowered))

@@ -24,7 +24,7 @@ from shared.config.condition.values import Value, read_value
 from shared.config.where_condition import unknown_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from shared.config.condition.fields import Field
 
@@ -45,16 +45,17 @@ _QUOTES: Final = ('"', "'")
 _WORDS: Final = frozenset({"and", "or", "not"})
 
 
-def read(words: str | Sequence[str]) -> Node:
+def read(words: str | Sequence[str], fields: Mapping[str, Field] = FIELDS) -> Node:
     """The condition in one text, or in the words of a command line. Without any it fits everything: `All()`."""
-    return _Reader(words if isinstance(words, str) else " ".join(map(_requoted, words))).whole()
+    return _Reader(words if isinstance(words, str) else " ".join(map(_requoted, words)), fields).whole()
 
 
 class _Reader:
     """One walk through the text, from left to right."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, fields: Mapping[str, Field]) -> None:
         self._text = text
+        self._fields = fields
         self._at = 0
         self._depth = 0
         if len(text) > _LONGEST:
@@ -141,10 +142,10 @@ class _Reader:
 
     def _field(self, name: str, at: int) -> Field:
         """The field of the name that stands at this place."""
-        field = find(name)
+        field = find(name, self._fields)
         if field is None:
             alone = _BARE.match(self._text, at)
-            self._refuse(_alone(alone[0] if alone else name) or _unknown(name), at)
+            self._refuse(_alone(alone[0] if alone else name) or _unknown(name, self._fields), at)
         if name.lower().startswith(METADATA) and (wrong := unknown_key(name[len(METADATA) :])):
             self._refuse(wrong, at)
         return field
@@ -284,9 +285,11 @@ def _alone(word: str) -> str | None:
     return None
 
 
-def _unknown(name: str) -> str:
+def _unknown(name: str, fields: Mapping[str, Field]) -> str:
     """The error about an unknown name, with the one that was probably meant."""
-    near = difflib.get_close_matches(name.lower(), [*FIELDS, *ALIASES], 1)
+    near = difflib.get_close_matches(
+        name.lower(), [*fields, *(each for each, of in ALIASES.items() if of in fields)], 1
+    )
     if near:
         return f"unknown field {name}; did you mean {near[0]}?"
-    return f"unknown field {name}; allowed: {', '.join(FIELDS)}, metadata.KEY"
+    return f"unknown field {name}; allowed: {', '.join(fields)}, metadata.KEY"

@@ -40,6 +40,14 @@ RETURNING minute
 -- The one recipient of a message that has no other, else NULL.
 SELECT pillarbox.report_only_recipient(%(message)s) AS address
 
+-- name: report_periods
+-- The periods of which there are reports, the latest first.
+SELECT since, until, max(made) AS made FROM pillarbox.reports GROUP BY since, until ORDER BY until DESC, since DESC LIMIT %(limit)s::bigint
+
+-- name: report_sections
+-- The sections of the report of a period.
+SELECT section, made, origin, more, columns, rows FROM pillarbox.reports WHERE since = %(since)s AND until = %(until)s ORDER BY section
+
 -- name: report_store
 -- Keeps the sections of a report, in place of those of the same period.
 INSERT INTO pillarbox.reports (since, until, section, made, origin, more, columns, rows)

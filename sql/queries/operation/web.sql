@@ -20,6 +20,15 @@ SELECT pillarbox.web_failure(%(digests)s::bytea[], %(most)s::integer[], %(span)s
 -- Gives back what was counted.
 SELECT pillarbox.web_failure_none(%(digests)s::bytea[], %(most)s::integer[], %(span)s::interval)
 
+-- name: web_known
+-- The values of a condition's columns that are known without a look at mail: partitions, by the queue's leaves, and transports.
+(SELECT DISTINCT 'partition' AS name, m[1] AS value
+   FROM pg_partition_tree('pillarbox.queue_def') t JOIN pg_class c ON c.oid = t.relid,
+        regexp_matches(pg_get_expr(c.relpartbound, c.oid), '''([^'']+)''', 'g') AS m
+  WHERE t.isleaf ORDER BY 2 LIMIT %(limit)s::bigint)
+UNION ALL
+(SELECT 'transport', id FROM pillarbox.transports ORDER BY id LIMIT %(limit)s::bigint)
+
 -- name: web_link_add
 -- Makes the one link of a person, in place of an earlier one; no row when there is no such person.
 INSERT INTO pillarbox.web_links AS l (digest, principal, expires)
@@ -71,3 +80,15 @@ SELECT pillarbox.web_sessions_end(%(number)s::bigint) AS ended
 -- name: web_sessions_own
 -- The sessions of whom we act for.
 SELECT id, made, seen, address, agent FROM pillarbox.web_sessions_own()
+
+-- name: web_view_forget
+-- Forgets a view of whom we act for.
+SELECT pillarbox.web_view_forget(%(name)s)
+
+-- name: web_view_keep
+-- Keeps a view of whom we act for.
+SELECT pillarbox.web_view_keep(%(name)s, %(condition)s, %(by)s, %(most)s::integer) AS kept
+
+-- name: web_views
+-- The views of whom we act for.
+SELECT name, condition, by FROM pillarbox.web_views_own()

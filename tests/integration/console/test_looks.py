@@ -60,7 +60,9 @@ async def filled(api: Api, factory: Factory) -> dict[str, str]:
              FROM pillarbox.queue, generate_series(1, 4) AS n WHERE id = %(id)s""",
         id=slow[0],
     )
+    finished(factory)
     admin = await signed_in(api, "ada", "admin")
+    await post(admin, "/console/account", "/console/queue/views", act="keep", name="slow", condition="tries>3", by="")
     form = {"verb": "release", "id": [held[-1]], "reason": "a known customer"}
     sent = await post(admin, "/console/account", "/console/decide", **form)
     await post(
@@ -78,6 +80,9 @@ async def filled(api: Api, factory: Factory) -> dict[str, str]:
         "queue-condition": "queue?condition=state%3DDEFER",
         "queue-error": "queue?condition=state%3DDEFERED",
         "queue-groups": "queue?by=recipientdomain,state",
+        "history": "history",
+        "history-found": "history?condition=result%3Dfailed",
+        "report": "history/report?since=2026-11-01T00:00:00%2B00:00&until=2026-11-08T00:00:00%2B00:00",
         "recipient": f"queue/{slow[0]}",
         "act": "act?verb=hold&all=yes&condition=recipientdomain%3Dslow.example",
         "quarantines": "quarantine",
@@ -96,6 +101,27 @@ async def filled(api: Api, factory: Factory) -> dict[str, str]:
         "audit": "audit",
         "account": "account",
     }
+
+
+def finished(factory: Factory) -> None:
+    """Some mail that is finished, and a report."""
+    factory.sql(
+        """INSERT INTO pillarbox.archive (id, messages__id, actionid, finished, result, ts, senderlocalpart,
+                  senderdomain, recipientlocalpart, recipientdomain, size, transportid, priority, retry_count,
+                  last_error, subject)
+           SELECT 1000000 + n, gen_random_uuid(), 1, now() - n * interval '3 min', 'failed', now() - interval '5 h',
+                  'shop', 'example.com', 'ann' || n, 'gone.example', 4711, 'default', 0, 3,
+                  '192.0.2.25:25 said 550 5.1.1 This mailbox does not exist here', 'Your invoice ' || n
+             FROM generate_series(1, 12) AS n"""
+    )
+    factory.sql(
+        """INSERT INTO pillarbox.reports (since, until, section, made, origin, more, columns, rows)
+           SELECT '2026-11-01Z', '2026-11-08Z', section, now(), 'lake', false, '["domain", "recipients", "p99"]',
+                  (SELECT jsonb_agg(jsonb_build_object('domain', 'destination' || n || '.example',
+                                                       'recipients', n * 4711, 'p99', n * 1.37))
+                     FROM generate_series(1, 6) AS n)
+             FROM unnest(ARRAY['destinations', 'time_to_deliver']) AS section"""
+    )
 
 
 async def serious(page: Page) -> list[str]:
