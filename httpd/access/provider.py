@@ -106,8 +106,8 @@ class Provider:
             raise ProviderAway from None
         token = told.get("id_token") if isinstance(told, dict) and answer.status == 200 else None  # noqa: PLR2004 - OK
         if not isinstance(token, str):
-            why = told.get("error") if isinstance(told, dict) else None
-            raise SignInRefused(f"the provider gives no token: {str(why)[:100] if why else answer.status}")
+            said = told.get("error") if isinstance(told, dict) else None
+            raise SignInRefused(f"the provider gives no token: {str(said)[:100] if said else answer.status}")
         return token
 
     async def _way(self, secret: str | None) -> str:

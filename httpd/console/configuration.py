@@ -43,7 +43,7 @@ class Configuration:
 
 
 def _read(folder: Path, kinds: dict[str, str]) -> list[dict[str, Any]]:
-    made = []
+    made: list[dict[str, Any]] = []
     for kind, name in kinds.items():
         path = folder / name
         if not path.is_file():

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 PAGE: Final = 50  # recipients
 PATIENCE: Final = 3.0  # seconds for a statement
 MOST_COUNTED: Final = 10_000
-LOOKED: Final = 0.4  # seconds for a list and its count together, unless more is asked for
+LOOKED: Final = 0.25  # seconds, after which no further stretch of the queue is looked at unless that is asked for
 _LEAST_COUNTING: Final = 0.05
 _GROUPS: Final = 100
 _KNOWN: Final = 100  # values of a column
@@ -108,12 +108,10 @@ class Queue:
         whole, began = bool(query.one("whole")), monotonic()
         values: dict[str, Any] = {
             "condition": condition, "by": by, "after": after, "error": "", "mail": [], "groups": [], "more": None,
-            "count": "", "whole": "", "views": VIEWS,
-            "looked": LOOKED, "patience": PATIENCE, "words": [], "columns": COLUMNS, "verbs": VERBS, "own": [],
-            "address": urlencode({name: value for name, value in (("condition", condition), ("by", by)) if value}),
+            "count": "", "whole": "", "views": VIEWS, "words": [], "columns": COLUMNS, "verbs": VERBS, "own": [],
         }  # fmt: skip
         try:
-            async with self._site.visitors.acting(session, PATIENCE if by or whole else LOOKED) as connection:
+            async with self._site.visitors.acting(session, PATIENCE) as connection:
                 values |= await self._known(connection)
                 given = words_of(condition)
                 if by:
@@ -122,24 +120,20 @@ class Queue:
                     values["groups"] = await look.grouped(connection, names, given, _GROUPS)
                 else:
                     asking = await asked(connection, given)
-                    found = [
-                        row
-                        async for portion in look.recipients(connection, asking, after=after, limit=PAGE + 1)
-                        for row in portion
-                    ]
+                    seconds = None if whole else LOOKED
+                    found, reached = await look.first(connection, asking, after=after, limit=PAGE + 1, seconds=seconds)
+                    if reached is not None:
+                        values["whole"] = urlencode({"condition": condition, "after": after, "whole": "yes"})
                     values |= {"mail": found[:PAGE], "now": asking.now}
                     if len(found) > PAGE:
                         values["more"] = urlencode({"condition": condition, "after": found[PAGE - 1].id})
-            if not by:
+            if not by and not values["whole"]:
                 left = max(LOOKED - (monotonic() - began), _LEAST_COUNTING)
                 values["count"] = await self._count(session, asking, len(found) if not after else None, left)
         except (ConditionError, Refused) as error:
             values["error"] = error.reason if isinstance(error, Refused) else str(error)
             return self._site.page("queue", session, status=HTTPStatus.UNPROCESSABLE_ENTITY, **values)
         except database.CANCELLED:
-            if not by and not whole:
-                values["whole"] = urlencode({"condition": condition, "after": after, "whole": "yes"})
-                return self._site.page("queue", session, **values)
             values["error"] = TOO_LONG
             return self._site.page("queue", session, status=HTTPStatus.SERVICE_UNAVAILABLE, **values)
         return self._site.page("queue", session, **values)

@@ -8,9 +8,12 @@ See: Postfix qshape(1), the model for the counts by age.
 from __future__ import annotations
 
 import difflib
+from dataclasses import replace
 from datetime import timedelta
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from operate.condition.compile import Compiled
 from operate.condition.ids import is_message, is_msgid, is_recipient
 from operate.doctor.checks import span
 from operate.errors import NotThere, Refused
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from operate.queue.query import Query
 
 _PORTION: Final = 1000
+_STRETCH: Final = 100_000  # ids
+_QUICK: Final = 0.05  # seconds for a stretch
 _BOUNDS: Final = (5, 10, 20, 40, 80, 160, 320, 640, 1280)  # minutes, as qshape's
 #: The heads of the counts by age: up to so many minutes, and longer.
 AGES: Final = (*(str(bound) for bound in _BOUNDS), f"{_BOUNDS[-1]}+")
@@ -49,6 +54,40 @@ async def recipients(
             break
         yield rows
         shown, after = shown + len(rows), rows[-1].id
+
+
+class First(NamedTuple):
+    """The first that fit, and the id after which nothing was looked at; None: everything was."""
+
+    rows: list[database.Row]
+    reached: int | None
+
+
+async def first(
+    connection: database.Connection, asking: Query, *, after: int, limit: int, seconds: float | None
+) -> First:
+    """At most `limit` recipients that fit, after this id, looked for in stretches of ids until this time has passed.
+
+    A stretch has at most _STRETCH recipients, and doubles as long as it is read quickly. seconds: None for no end.
+    """
+    rows: list[database.Row] = []
+    span, began = _STRETCH, monotonic()
+    [ends] = await database.fetch(connection, "queue_ids", after=after)
+    at = after if ends.least is None else ends.least - 1
+    while ends.least is not None and at < ends.greatest:
+        looked = monotonic()
+        text = f"{asking.sql.text} AND q.id <= %(upto)s::bigint"
+        within = replace(asking, sql=Compiled(text, {**asking.sql.values, "upto": at + span}))
+        async for portion in recipients(connection, within, after=at, limit=limit - len(rows)):
+            rows += portion
+        at += span
+        if len(rows) >= limit:
+            return First(rows, None)
+        if seconds is not None and monotonic() - began > seconds and at < ends.greatest:
+            return First(rows, at)
+        if monotonic() - looked < _QUICK:
+            span *= 2
+    return First(rows, None)
 
 
 async def count(connection: database.Connection, asking: Query) -> int:

@@ -75,6 +75,10 @@ UPDATE pillarbox.queue q
  WHERE q.id = ANY (%(ids)s::bigint[]) AND q.status = 'DELIVER'
 RETURNING q.id, NULL AS partid
 
+-- name: queue_ids
+-- The least and the greatest id of the queue after this one; NULL where there is none.
+SELECT min(id) AS least, max(id) AS greatest FROM pillarbox.queue WHERE id > %(after)s::bigint
+
 -- name: queue_list
 -- Recipients that fit a condition, in the order they came, from one id on.
 SELECT q.id, q.messages__id AS message, q.state, q.ts AS received, q.size, q.priority, q.retry_count, q.next_retry, q.last_retry, q.last_error,
