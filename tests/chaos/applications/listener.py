@@ -49,11 +49,11 @@ class Listener:
         expected = {(row, kind) for row in finished for kind in _KINDS}
         with suppress(AssertionError, TimeoutError):
             while missing := len(expected - set(self._events())):
-                await eventually(
-                    lambda before=missing: len(expected - set(self._events())) < before,
-                    "another event came",
-                    limit=_LATEST,
-                )
+
+                def came(before: int = missing) -> bool:
+                    return len(expected - set(self._events())) < before
+
+                await eventually(came, "another event came", limit=_LATEST)
         events = self._events()
         ids: dict[tuple[int, str], set[str]] = {}
         first: dict[tuple[int, str], int] = {}
