@@ -70,7 +70,7 @@ def _dump(administrator: str) -> str:
         connection.execute(f"CREATE ROLE {_OWNER} LOGIN CREATEROLE")
         connection.execute(f"CREATE DATABASE released OWNER {_OWNER}")
     migrate(make_conninfo(administrator, user=_OWNER, dbname="released"), _LEAVES)
-    words = [_PROGRAMS / "pg_dump", *_OPTIONS, "-d", make_conninfo(administrator, dbname="released")]
+    words = [str(_PROGRAMS / "pg_dump"), *_OPTIONS, "-d", make_conninfo(administrator, dbname="released")]
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout  # noqa: S603 - of Debian
 
 

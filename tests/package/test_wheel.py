@@ -126,6 +126,6 @@ def test_uvx_runs_the_demo(version: str, runners: Path, wheel: Path, tmp_path: P
                 break
         else:
             pytest.skip(f"uv neither finds nor downloads Python {version}")
-    words = ("--python", python, "--from", wheel, "pillarbox", "demo")
-    said = run(runners / "uvx", *words, folder=tmp_path, UV_CONSTRAINT=ROOT / "constraints.txt", UV_NATIVE_TLS="1")
+    demo = ("--python", python, "--from", wheel, "pillarbox", "demo")
+    said = run(runners / "uvx", *demo, folder=tmp_path, UV_CONSTRAINT=ROOT / "constraints.txt", UV_NATIVE_TLS="1")
     assert "lost=0 duplicated=0 altered=0" in said
