@@ -76,7 +76,7 @@ def _faults(own: OwnPolicy) -> list[str]:
     strange = [host for host in own.exchangers if not names_host(policy, host)]
     faults = [f"the policy does not name the mail exchanger {listed(strange)}"] if strange else []
     if policy.max_age < _SHORT:
-        faults.append(f"max_age is {policy.max_age} seconds, less than a day")
+        faults.append(f"max_age is {policy.max_age} s, less than a day")
     return faults
 
 

@@ -49,6 +49,7 @@ DOORS: Final = {
         "shared/postgres/acting.py",
         "shared/spool/commit.py",
         "shared/postgres/migrate.py",
+        "scripts/dev/released_dump.py",  # makes the owner and the database that it dumps
         "shared/postgres/account_schema.py",
         "scripts/analytics/source/copying.py",
     ),

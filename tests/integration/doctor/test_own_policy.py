@@ -56,7 +56,7 @@ async def examined(
             WARN,
             "example.com: the policy does not name the mail exchanger mx.example.com",
         ),
-        (answer(policy(MX, max_age=3600)), WARN, "example.com: max_age is 3600 seconds, less than a day"),
+        (answer(policy(MX, max_age=3600)), WARN, "example.com: max_age is 3600 s, less than a day"),
         (answer(b"mode: enforce\r\n"), WARN, "the file is not a valid MTA-STS policy"),
         (answer(b"", "404 Not Found"), WARN, "https://mta-sts.example.com: answered 404"),
     ],
