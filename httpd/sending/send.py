@@ -208,7 +208,7 @@ def _problem(reply: str, faults: Sequence[Fault] = ()) -> Problem:
         return Problem(HTTPStatus.TOO_MANY_REQUESTS, detail, retry_after=_RATE)
     if reply.startswith("4"):
         return unavailable(detail)
-    if reply in {replies.R553_SENDER, replies.R550_FROM}:
+    if reply in {replies.R553_SENDER, *phases.NOT_OWN.values()}:
         return Problem(HTTPStatus.FORBIDDEN, detail, code="sender_not_allowed", errors=faults)
     if reply.startswith("552"):
         return Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail, errors=faults)

@@ -15,21 +15,24 @@ from typing import TYPE_CHECKING
 
 from smtpd import replies
 from smtpd.envelope.client import Client
-from smtpd.message.sender_check import from_is_own
+from smtpd.message.sender_check import originator_fault
 from smtpd.policy.compile import load_policy
 from smtpd.policy.content_check import ContentChecker
 from smtpd.policy.headers import Extent
 from smtpd.policy.recipient import may_relay
 from smtpd.policy.session import PolicySession, Sources
+from smtpd.session.phases import NOT_OWN
 from smtpd.tls import TlsFacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Literal
 
+    from shared.config.smtpd.content import DataPhase
     from shared.config.smtpd.settings import SmtpdConfig
     from shared.mail.message import Address, Recipient
     from smtpd.envelope.client import User
+    from smtpd.message.sender_check import Fault
     from smtpd.policy.decision import Decision, Step
     from smtpd.policy.engine import CheckResult
     from smtpd.policy.lists import AskQuery
@@ -104,7 +107,7 @@ async def attempt(
     client = Client(asked.client, 0, asked.listener, helo=asked.helo, extended=True, name=asked.clientname)
     if asked.tls is not None:
         client.tls = TlsFacts(asked.tls, "", 0)
-    limits = next(server for server in config.servers if server.id == asked.listener).phases.data
+    limits = _limits(config, asked)
     session = PolicySession(
         load_policy(config),
         client,
@@ -145,8 +148,9 @@ async def _session(
             outcome.rejected[str(recipient)] = decision.reply or ""
     if len(outcome.rejected) == len(asked.recipients):
         return
-    if config.authentication.checkfrom and not _from_is_own(asked):
-        outcome.refused = replies.R550_FROM
+    fault = _originator_fault(config, asked) if config.authentication.checkfrom else None
+    if fault is not None:
+        outcome.refused = NOT_OWN[fault]
         return
     end: EndOfData = await session.eod(asked.content or b"", size=None if asked.content is not None else size or 0)
     if _passes(outcome, "eod", end.decision):
@@ -166,8 +170,15 @@ async def _login(outcome: Trial, session: PolicySession, client: Client, asked: 
     return True
 
 
-def _from_is_own(asked: TriedMail) -> bool:
-    return asked.user is None or asked.content is None or from_is_own(asked.user, asked.content)
+def _originator_fault(config: SmtpdConfig, asked: TriedMail) -> Fault | None:
+    if asked.user is None or asked.content is None:
+        return None
+    adds = asked.sender is not None and _limits(config, asked).addheaders != "never"
+    return originator_fault(asked.user, asked.content, adds_from=adds)
+
+
+def _limits(config: SmtpdConfig, asked: TriedMail) -> DataPhase:
+    return next(server for server in config.servers if server.id == asked.listener).phases.data
 
 
 def _passes(outcome: Trial, phase: str, decision: Decision) -> bool:

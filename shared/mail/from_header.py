@@ -1,12 +1,12 @@
-"""from_header — parses the From field, both for the check of senders and for signing
+"""from_header — parses From, Sender and their Resent- forms, both for the check of senders and for signing
 
 Guarantees: pure, and one parser for both, so that no spelling of the field passes the check as one author and is signed
     as another. Comments nest and may hold escapes; quoted names and groups are understood; stray line ends count as the
-    spaces that they become. A field that can be read in two ways, occurs twice, or is longer or more nested than any
-    honest one is refused, and so is one in a header of more than 2 MiB; parsing takes some milliseconds at most, for
-    any content.
-See: RFC 5322 sections 3.2 (comments, quoted strings), 3.4 (mailboxes, groups), 3.6 (one From field) and 4.4 (obsolete
-    forms); RFC 6376 section 8.15 (repeated fields).
+    spaces that they become. A field that can be read in two ways, a second From, or a field that is longer or more
+    nested than any honest one is refused, and so is one in a header of more than 2 MiB; parsing takes some milliseconds
+    at most, for any content.
+See: RFC 5322 sections 3.2 (comments, quoted strings), 3.4 (mailboxes, groups), 3.6 (one From field; Sender; Resent-)
+    and 4.4 (obsolete forms); RFC 6376 section 8.15 (repeated fields).
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 
     from shared.mail.message import Address
 
-_LONGEST: Final = 10_240  # octets of a From field: some hundred addresses
+_LONGEST: Final = 10_240  # octets of a From field, and of all the others together: some hundred addresses
+_MOST: Final = 100  # fields of Sender and the like: a message is resent a few times
 _HEADER: Final = 1 << 21  # octets of a header; content without an empty line may be all header
 _NESTED: Final = 100  # comments within one another
 # Stray line ends count here, for there are readers to whom they end a line.
-_FIELD: Final = re.compile(rb"(\A|\r\n|[\r\n])from(?:[ \t\x00]|\r(?!\n)|(?<!\r)\n)*:", re.IGNORECASE)
+_BEGIN: Final = rb"(\A|\r\n|[\r\n])(?:%b)(?:[ \t\x00]|\r(?!\n)|(?<!\r)\n)*:"
+_FROM: Final = re.compile(_BEGIN % b"from", re.IGNORECASE)
+_SENDERS: Final = re.compile(_BEGIN % b"sender|resent-from|resent-sender", re.IGNORECASE)
 _VALUE: Final = re.compile(rb"(?:[^\r]|\r(?!\n)|\r\n[ \t])*")
 _STRAY: Final = re.compile(rb"\r(?!\n)|(?<!\r)\n|\x00")  # octets that are sent as a space (queued/smtp/content.py)
 _TOKEN: Final = re.compile(
@@ -60,18 +63,49 @@ def authors(content: bytes) -> tuple[Author, ...] | None:
 
     content: a message, or its header alone, as it was accepted.
     """
-    end = 0 if content.startswith(b"\r\n") else content.find(b"\r\n\r\n")
-    end = len(content) if end < 0 else end
+    end = _header_end(content)
     if end > _HEADER:
         return None
-    fields = _FIELD.finditer(content, 0, end)
+    fields = _FROM.finditer(content, 0, end)
     field = next(fields, None)
     if field is None:
         return ()
-    value = _VALUE.match(content, field.end(), min(end, field.end() + _LONGEST + 1))
-    if next(fields, None) is not None or len(field[1]) == 1 or value is None or len(value[0]) > _LONGEST:
+    return None if next(fields, None) is not None else _read(content, field, end)
+
+
+def senders(content: bytes) -> tuple[Author, ...] | None:
+    """The mailboxes of Sender, Resent-From and Resent-Sender, as `authors` has those of From."""
+    end = _header_end(content)
+    if end > _HEADER:
         return None
-    text = _STRAY.sub(b" ", value[0]).decode(errors="replace")
+    found: list[Author] = []
+    octets = 0
+    for number, field in enumerate(_SENDERS.finditer(content, 0, end)):
+        read = _read(content, field, end, octets) if number < _MOST else None
+        if read is None:
+            return None
+        found += read
+        octets += len(_value(content, field, end))
+    return tuple(found)
+
+
+def _header_end(content: bytes) -> int:
+    end = 0 if content.startswith(b"\r\n") else content.find(b"\r\n\r\n")
+    return len(content) if end < 0 else end
+
+
+def _value(content: bytes, field: re.Match[bytes], end: int) -> bytes:
+    """The value of a field with its folds, up to one octet more than the longest."""
+    value = _VALUE.match(content, field.end(), min(end, field.end() + _LONGEST + 1))
+    return value[0] if value else b""
+
+
+def _read(content: bytes, field: re.Match[bytes], end: int, before: int = 0) -> tuple[Author, ...] | None:
+    """The mailboxes of a field; None where it has none or several readings. before: octets of fields read already."""
+    value = _value(content, field, end)
+    if len(field[1]) == 1 or before + len(value) > _LONGEST:
+        return None
+    text = _STRAY.sub(b" ", value).decode(errors="replace")
     try:
         return tuple(_mailboxes(list(_tokens(text)))) or None
     except (_Unreadable, AddressRefused):

@@ -90,9 +90,14 @@ def missing(
         fields.append(f"Date: {format_datetime(now)}\r\n")
     if b"message-id" not in names:
         fields.append(f"Message-ID: <{own_msgid(message_id, hostname)}>\r\n")
-    if b"from" not in names and sender is not None and (shown := _address(sender, smtputf8=smtputf8)):
-        fields.append(f"From: <{shown}>\r\n")
+    if sender is not None and adds_from(names, sender, smtputf8=smtputf8):
+        fields.append(f"From: <{_address(sender, smtputf8=smtputf8)}>\r\n")
     return "".join(fields).encode()
+
+
+def adds_from(names: Collection[bytes], sender: Address | None, *, smtputf8: bool) -> bool:
+    """Whether `missing` makes a From."""
+    return b"from" not in names and sender is not None and bool(_address(sender, smtputf8=smtputf8))
 
 
 def own_msgid(message_id: UUID, hostname: str) -> str:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from shared.observe import events
 from smtpd import replies
-from smtpd.message.sender_check import from_is_own
+from smtpd.message.sender_check import originator_fault
 from smtpd.policy.lists import ListUnavailable
 
 if TYPE_CHECKING:
@@ -23,10 +23,19 @@ if TYPE_CHECKING:
     from shared.mail.message import Address, Recipient
     from smtpd.envelope.client import Client
     from smtpd.envelope.transaction import Transaction
+    from smtpd.message.sender_check import Fault
     from smtpd.policy.decision import Decision
     from smtpd.policy.session import PolicySession
     from smtpd.rates.limits import RateVerdict
     from smtpd.session.service import Service
+
+
+#: The refusal of a message for the fields that say who it is from.
+NOT_OWN: Final[dict[Fault, str]] = {
+    "from": replies.R550_FROM,
+    "missing": replies.R550_NO_FROM,
+    "sender": replies.R550_SENDER,
+}
 
 
 class Submitter(Protocol):
@@ -108,14 +117,14 @@ async def at_rcpt(session: Submitter, recipient: Address) -> Recipient | str:
     return await _said(decision) or row
 
 
-async def at_end(session: Submitter, content: bytes, message_id: UUID) -> PolicyResult:
-    """After the content, once its form is found to be right."""
+async def at_end(session: Submitter, content: bytes, message_id: UUID, *, adds_from: bool) -> PolicyResult:
+    """After the content, once its form is found to be right. adds_from: whether we add the From that is missing."""
     user = session.client.user
-    foreign = user is not None and not from_is_own(user, content)
-    if foreign and session.service.config.authentication.checkfrom:
-        return PolicyResult(replies.R550_FROM)
+    fault = None if user is None else originator_fault(user, content, adds_from=adds_from)
+    if fault is not None and session.service.config.authentication.checkfrom:
+        return PolicyResult(NOT_OWN[fault])
     end = await session.policy.eod(content, str(message_id))
-    return PolicyResult(await _said(end.decision), end.recipients, end.headers, foreign)
+    return PolicyResult(await _said(end.decision), end.recipients, end.headers, fault == "from")
 
 
 async def _said(decision: Decision) -> str | None:

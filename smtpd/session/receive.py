@@ -54,7 +54,8 @@ async def _receive(session: Submitter, transaction: Transaction, message_id: UUI
         checked = await check(transaction.content, transaction.parameters, place.limits, place.hostname)
     except Refused as refusal:
         return refusal.reply
-    judged = await phases.at_end(session, checked.content, message_id)
+    added = _adds_from(transaction, session.client, place, checked)
+    judged = await phases.at_end(session, checked.content, message_id, adds_from=added)
     if judged.reply is not None:
         return judged.reply
     made = submission(transaction, session.client, place, checked, judged, message_id)
@@ -187,6 +188,13 @@ def _trace(t: Transaction, client: Client, place: Reception, checked: CheckedCon
             checked.header.names, t.sender, message_id, place.hostname, now, smtputf8=t.parameters.smtputf8
         )
     return header
+
+
+def _adds_from(t: Transaction, client: Client, place: Reception, checked: CheckedContent) -> bool:
+    """Whether the message gets a From field of ours, because it has none."""
+    return _adds(place.limits, client) and trace_headers.adds_from(
+        checked.header.names, t.sender, smtputf8=t.parameters.smtputf8
+    )
 
 
 def _adds(limits: DataPhase, client: Client) -> bool:

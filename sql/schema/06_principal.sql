@@ -262,3 +262,52 @@ BEGIN
     END IF;
     RETURN known;
 END $$;
+
+-- The field of a message, whose content fits SMTP, that names an author or sender of it whom these patterns do not allow, or
+-- says so in a form that is not plain; NULL for none. Plain is: one From; in each field `address` or `Name <address>`, several
+-- with commas, without comments, groups or backslashes; the header ends within 64 KiB. smtpd reads more forms: what passes here
+-- passes there (smtpd/message/sender_check.py); a test compares both.
+CREATE FUNCTION originator_refused(patterns text[], content bytea) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    address CONSTANT text := E'[A-Za-z0-9!#$%&''*+/=?^_`{|}~-]+(?:\\.[A-Za-z0-9!#$%&''*+/=?^_`{|}~-]+)*@[A-Za-z0-9_]+(?:[.-]+[A-Za-z0-9_]+)*';
+    mailbox CONSTANT text := '(?:' || address || E'|(?:[^ \\t"()<>,:;@\\[\\]\\\\]|[ \\t]|"[^"\\\\]*"|(?:^|[ \\t])' || address || E'(?=[ \\t<]))*<' || address || '>)';
+    head text := convert_from(E'\\x0d0a'::bytea || substring(content FROM 1 FOR 65536), 'LATIN1');
+    ends integer := strpos(head, E'\r\n\r\n');
+    found text[];
+    word text;
+    authors integer := 0;
+BEGIN
+    IF ends = 0 AND length(content) > 65536 THEN
+        RETURN 'From';
+    END IF;
+    head := CASE WHEN ends > 0 THEN left(head, ends - 1) ELSE head END;
+    FOR found IN SELECT m FROM regexp_matches(head, E'\\r\\n(from|sender|resent-from|resent-sender)[ \\t]*:((?:[^\\r]|\\r\\n[ \\t])*)', 'gi') AS m LOOP
+        authors := authors + (lower(found[1]) = 'from')::integer;
+        IF authors > 1 OR length(found[2]) > 2000 THEN
+            RETURN found[1];
+        END IF;
+        found[2] := btrim(replace(found[2], E'\r\n', ''), E' \t');
+        IF found[2] !~ ('^' || mailbox || E'(?:[ \\t]*,[ \\t]*' || mailbox || ')*$') THEN
+            RETURN found[1];
+        END IF;
+        FOREACH word IN ARRAY regexp_split_to_array(regexp_replace(found[2], '"[^"]*"', ' ', 'g'), E'[ \\t,<>]+') LOOP
+            IF strpos(word, '@') > 0 AND (length(split_part(word, '@', 1)) > 64 OR length(word) > 64 AND split_part(word, '@', 2) ~ '[^.]{64}|.{256}'
+                OR word ~ E'\\.[.-]|-\\.' OR NOT pillarbox.sender_allowed(patterns, split_part(word, '@', 1), lower(split_part(word, '@', 2) COLLATE "C"))) THEN
+                RETURN found[1];
+            END IF;
+        END LOOP;
+    END LOOP;
+    RETURN CASE WHEN authors = 0 THEN 'From' END;
+END $$;
+
+-- Refuses content that names another author or sender than the principal may send as (RFC 6409 section 6.1).
+CREATE FUNCTION originators_checked(known pillarbox.principals, content bytea) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    refused text := pillarbox.originator_refused(known.senders, content);
+BEGIN
+    IF refused IS NOT NULL THEN
+        RAISE EXCEPTION '% may not send mail with such a % field, or without it', to_json(known.name), refused
+            USING ERRCODE = 'insufficient_privilege',
+                  HINT = format('allowed: one From field; in From, Sender and Resent- fields only Name <address> with %s', array_to_string(known.senders, ', '));
+    END IF;
+END $$;

@@ -441,6 +441,9 @@ BEGIN
                 submitter := sending_checked(origin.localpart, origin.domain);
                 sender := one.sender;
             END IF;
+            IF cardinality(submitter.senders) > 0 THEN
+                PERFORM originators_checked(submitter, contents[number]);
+            END IF;
             -- What a principal's mail has of its principal it has here too, as by SMTP.
             IF submitter.quarantineid IS NOT NULL THEN
                 one.metadata := one.metadata || jsonb_build_object('_quarantineid', submitter.quarantineid, '_holdreason', 'all mail of this user is held');

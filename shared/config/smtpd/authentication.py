@@ -114,8 +114,8 @@ class Authentication(Section):
     )
     checkfrom: bool = setting(
         True,
-        "Whether a user with limited senders must use one of them in the From field too. If false, other mail is "
-        "accepted, but not signed for the domain in From.",
+        "Whether a user with limited senders must use them in the fields From, Sender and Resent- too, and may not "
+        "leave From out. If false, other mail is accepted, but not signed for the domain in From.",
         unit="true or false",
     )
     iterations: Annotated[int, whole(LEAST_ITERATIONS, MOST_ITERATIONS)] = setting(

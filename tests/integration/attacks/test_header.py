@@ -30,9 +30,11 @@ PLAIN = b"AUTH PLAIN " + b64encode(f"\0alice\0{PASSWORD}".encode())
 
 
 @asynccontextmanager
-async def alice(uri: str, authority: Authority) -> AsyncIterator[Dialogue]:
+async def alice(uri: str, authority: Authority, server: dict[str, Any] | None = None) -> AsyncIterator[Dialogue]:
     """A session of hers under TLS, where From has to be her own."""
-    async with serving(uri, **settings(authority, "starttls")) as port, Dialogue(port) as client:
+    chosen = settings(authority, "starttls")
+    chosen["server"] |= server or {}
+    async with serving(uri, **chosen) as port, Dialogue(port) as client:
         assert (await client.ask(b"STARTTLS")).startswith("220")
         await client.writer.start_tls(authority.trust(), server_hostname=HOSTNAME)
         await client.say(b"EHLO client.example")
@@ -101,6 +103,26 @@ async def test_an_unparsable_from_field_is_refused_for_limited_users(
         assert (await client.submit(b"From: alice@sender.example\r\n" + MESSAGE, sender=b"<alice@sender.example>"))[
             :3
         ] == "250"
+
+
+@pytest.mark.parametrize(
+    ("header", "reply"),
+    [
+        (b"Subject: x\r\n", "550 5.7.1 From field is missing"),
+        (b"From: alice@sender.example\r\nSender: ceo@corp.example\r\n", "550 5.7.1 Sender or Resent"),
+        (b"Resent-From: ceo@corp.example\r\nFrom: alice@sender.example\r\n", "550 5.7.1 Sender or Resent"),
+        (b"From: alice@sender.example\r\nResent-Sender: x (a\\) <ceo@corp.example>)\r\n", "550 5.7.1 Sender or"),
+    ],
+    ids=["none", "sender", "resent-from", "resent-sender"],
+)
+async def test_a_limited_user_cannot_name_another_sender_or_no_author(
+    factory: Factory, authority: Authority, header: bytes, reply: str
+) -> None:
+    """Where no From is added. What she submits carries no other sender's name."""
+    server = {"phases": {"data": {"addheaders": "never"}}}
+    async with alice(factory.uri, authority, server) as client:
+        assert (await client.submit(header + MESSAGE, sender=b"<alice@sender.example>")).startswith(reply)
+    assert read(factory) == []
 
 
 def rules(*written: dict[str, Any]) -> dict[str, Any]:

@@ -105,6 +105,10 @@ async def test_the_senders_of_a_principal_and_of_the_from_field_are_its_own(api:
     raw = b64encode(b"From: boss@example.com\r\n\r\nx\r\n").decode()
     hidden = await client.post("/v1/messages", json={"from": "shop@example.com", "to": "a@example.net", "raw": raw})
     assert (hidden.status_code, hidden.json()["code"]) == (403, "sender_not_allowed")
+    for more in (b"Sender: boss@example.com", b"Resent-From: boss@example.com"):
+        raw = b64encode(b"From: shop@example.com\r\n" + more + b"\r\n\r\nx\r\n").decode()
+        hidden = await client.post("/v1/messages", json={"from": "shop@example.com", "to": "a@example.net", "raw": raw})
+        assert (hidden.status_code, hidden.json()["code"]) == (403, "sender_not_allowed")
     viewer = await api.caller("ann", "viewer", kind="person")
     assert (await viewer.post("/v1/messages", json=MAIL)).status_code == 403
     assert await api.system.value("SELECT count(*) FROM queue") == 0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.database.logins import Logins
 
-CONTENT = b"Subject: hello\r\n\r\nOctets: \xff\r\n"
+CONTENT = b"From: a@sender.example\r\nSubject: hello\r\n\r\nOctets: \xff\r\n"
 OWN = "INSERT INTO pillarbox.own_mail (sender, recipient, content{}) VALUES ('a@sender.example', 'r@example.com', %s{})"
 ALL = "INSERT INTO pillarbox.mail (sender, recipient, content, {}) VALUES ('', 'r@example.com', '', {})"
 

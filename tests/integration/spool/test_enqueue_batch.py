@@ -158,16 +158,17 @@ def test_two_batches_with_the_same_keys_in_other_orders_queue_each_once(factory:
 
 def test_a_principals_batch_has_its_senders_hold_and_keys(factory: Factory, logins: Logins) -> None:
     principal(factory, "shop", "sender", senders=["sender.example"], quarantineid="review", partitionid="7")
-    keyed = {**GOOD, "idempotency_key": "k"}
+    good = {**GOOD, "content": "From: a@sender.example\r\n"}
+    keyed = {**good, "idempotency_key": "k"}
     with psycopg.connect(agent(factory, logins), autocommit=True) as session:
         with acting(session, "shop"):
-            first = session.execute(BATCH.encode(), {"s": json.dumps([GOOD, keyed])}).fetchall()
+            first = session.execute(BATCH.encode(), {"s": json.dumps([good, keyed])}).fetchall()
             assert session.execute(BATCH.encode(), {"s": json.dumps([keyed])}).fetchall() == first[1:]
         refused = pytest.raises(
             psycopg.errors.InsufficientPrivilege, match='element 2: "shop" may not send as "a@other'
         )
         with refused, acting(session, "shop"):
-            session.execute(BATCH.encode(), {"s": json.dumps([GOOD, {**GOOD, "sender": "a@other.example"}])})
+            session.execute(BATCH.encode(), {"s": json.dumps([good, {**good, "sender": "a@other.example"}])})
     rows = factory.queue()
     assert {(row.status, row.partid, row.saslusername, row.metadata["_quarantineid"]) for row in rows} == {
         ("HOLD", "7", "shop", "review")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 GIVEN: dict[str, str] = {
     "sender": "'a@sender.example'",
     "recipients": "ARRAY['r@example.com', 's@example.com']",
-    "content": "'Subject: x'",
+    "content": "'From: a@sender.example'",
     "idempotency_key": "'order-7'",
     "deliver_at": "'2030-01-01 12:00+00'",
     "priority": "2",
@@ -70,7 +70,7 @@ def test_the_same_parameters_give_the_first_id_however_they_are_written(factory:
         {"deliver_at": "'2030-01-01 14:00+02'"},
         {"metadata": '\'{"shop":"a",   "order": 7}\''},
         {"smtputf8": "NULL"},
-        {"content": "'Subject: x'::bytea"},
+        {"content": "'From: a@sender.example'::bytea"},
     ):
         assert factory.one(call(**same)) == first
     bare = factory.one("SELECT pillarbox.enqueue('', '{r@example.com}', 'x', 'bare')")
