@@ -80,7 +80,8 @@ test-all: ready-test ready-docs  ## run every test, including PostgreSQL 15, the
 
 attack: ready-test  ## run every attack against a running `pillarbox up`
 	@$(PY) -m scripts.dev.peers || true
-	@PILLARBOX_ATTACK=up $(PYTEST) -q $(AT_ONCE) $(wildcard tests/integration/attacks tests/*/*/test_attack_*.py) $(ARGS)
+	@PILLARBOX_ATTACK=up $(PYTEST) -q $(AT_ONCE) $(wildcard tests/integration/attacks tests/*/*/test_attack_*.py) \
+		tests/property/shared/test_domain.py tests/unit/commands/test_quarantine_render.py $(ARGS)
 
 chaos: ready-test  ## run the crash matrix: faults under load, no mail may be lost (ARGS=--short: under 3 minutes)
 	@$(PY) -m scripts.dev.peers || true

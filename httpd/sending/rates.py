@@ -69,6 +69,7 @@ class SharedCounts:
                     self._counts.answered(message)
             finally:
                 self._channel = None
+                self._counts.disconnected()
                 channel.close()
 
     def _send(self, question: Mapping[str, Any]) -> None:

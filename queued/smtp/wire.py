@@ -4,9 +4,9 @@ Owns: the asyncio protocol under queued/smtp/client.py: bytes out with back-pres
 Guarantees: every wait ends by its limit. A peer that sends a reply when none is due, or begins one, is cut off
 (`surplus`), unless it is a 421: from then on it is unknown which reply answers what. Memory is bounded: no more is
 read while _MOST_HELD octets of replies are unread, or _ALL_HELD on all connections, and a peer that sends more octets
-than the replies that are due can have is cut off. No reply text leaves with a secret of a login of ours in it, from the
-greeting on, but for the replies while we log in, which queued/smtp/auth.py masks. After `abort` or the end of the
-connection nothing is written any more.
+than the replies that are due can have is cut off, under TLS also for octets that are no reply. No reply text leaves
+with a secret of a login of ours in it, from the greeting on, but for the replies while we log in, which
+queued/smtp/auth.py masks. After `abort` or the end of the connection nothing is written any more.
 Raises: only ConversationError with the Fault, from `connect`, `reply` and `drain`.
 See: RFC 5321 §4.5.3.2 (time limits), §3.8 (a connection closed early).
 """
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, cast
 from queued.routing.system_names import NAMES
 from queued.smtp import conversation
 from queued.smtp.own_secrets import OwnSecrets
+from queued.smtp.record_limit import limit as limit_records
 from queued.smtp.transaction import ConversationError, Fault
 from queued.waiting import watchdog
 from shared.errors import cause
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from ssl import SSLContext, SSLObject
 
+    from queued.smtp.record_limit import RecordLimit
     from queued.smtp.transaction import FaultKind
     from queued.waiting.watchdog import Phase
     from shared.mail.smtp_reply import Reply
@@ -42,6 +44,8 @@ _MOST_HELD: Final = 65_536  # octets of unread replies on one connection before 
 _ALL_HELD: Final = 16_777_216  # and on all of them; a connection with something to read then reads that first
 _MOST_HEARD: Final = 65_536  # octets that may come in one transaction, besides _FOR_EACH for each reply that is due
 _FOR_EACH: Final = 1024
+_RECORDS: Final = 2  # times as many octets under TLS, for the records and the tickets of a session
+_GOODBYE: Final = 1.0  # seconds that the host has to end a TLS session that we have ended (RFC 8446 section 6.1)
 
 
 async def connect(
@@ -113,6 +117,7 @@ class Wire(asyncio.BufferedProtocol):
         self._waiter: asyncio.Future[None] | None = None
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._transport: asyncio.Transport | None = None
+        self._records: RecordLimit | None = None  # under TLS
 
     @property
     def is_open(self) -> bool:
@@ -141,6 +146,8 @@ class Wire(asyncio.BufferedProtocol):
     def begin(self) -> None:
         """A transaction begins: what came before counts for the one before."""
         self._heard, self._may_hear = 0, _MOST_HEARD
+        if self._records is not None:
+            self._records.octets = 0
 
     async def start_tls(self, context: SSLContext, server: str, phase: Phase, limit: float) -> SSLObject:
         """The handshake with a host that is called `server`, within `limit` seconds; the finished session.
@@ -164,6 +171,8 @@ class Wire(asyncio.BufferedProtocol):
         session = None if secured is None else secured.get_extra_info("ssl_object")
         if session is None:  # the connection ended in the middle of the handshake
             raise self._tls_failed(phase, "peer hung up")
+        # What comes from now on is counted where it arrives: of a flood of tickets nothing would reach buffer_updated.
+        self._records = limit_records(self._transport, lambda: _RECORDS * self._may_hear, self._cut_long)
         self._transport = secured
         return cast("SSLObject", session)
 
@@ -211,7 +220,11 @@ class Wire(asyncio.BufferedProtocol):
             self._transport.abort()
 
     async def close(self, farewell: bytes, limit: float) -> None:
-        """Send a farewell, then close; cut the connection when that takes longer than `limit` seconds."""
+        """Send a farewell, then close; cut the connection when that takes longer than `limit` seconds.
+
+        Under TLS the host has a moment to end the session too: waiting for it longer would let it hold the connection.
+        """
+        limit = limit if self.session is None else min(limit, _GOODBYE)
         if self._end is None and self._transport is not None:
             self._transport.write(farewell)
             self._finish("closed", "connection closed by us")
@@ -281,14 +294,17 @@ class Wire(asyncio.BufferedProtocol):
             self._finish("protocol", self._broken(self._parser.broken))
             self.abort()
         elif self._heard > self._may_hear:
-            self._finish("protocol", f"replies of more than {self._may_hear} octets")
-            self.abort()
+            self._cut_long()
         self._wake()
 
     def _broken(self, text: str) -> str:
         """What is wrong; where we have secrets without the quoted line, in which half of one could not be found."""
         what, quoted, _ = text.partition(": ")
         return f"{what}: {MASK}" if self.secrets and quoted else text
+
+    def _cut_long(self) -> None:
+        self._finish("protocol", f"replies of more than {self._may_hear} octets")
+        self.abort()
 
     def _cut_surplus(self, text: str) -> None:
         self.surplus = text

@@ -6,7 +6,8 @@ Guarantees: while answers come within `patience`, limits are exact over all proc
     this process counts against its share of the limit, `most` divided by the processes and one at least, after what it
     has let in before. So however long answers are missing, and for whatever reason, all processes together let in at
     most as much as the limit a second time, or one each where there are more processes than that. A ban that this
-    process has caused or met stays in force meanwhile. Missing answers are an event, once a minute at most.
+    process has caused or met stays in force meanwhile. Missing answers are an event, once a minute at most. Questions
+    that wait for an answer are bounded, so a process that stands still costs no memory and finds few to catch up with.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 PATIENCE: Final = 0.05  # seconds
 _QUIET: Final = 60.0  # seconds between two events
+_UNANSWERED: Final = 1000  # questions; above that none is asked, and they count as unanswered
 _REMEMBERED: Final = 20_000  # keys of each kind
 
 
@@ -52,6 +54,8 @@ class RemoteCounts:
         self._sessions = SessionCounter()  # those of this process
         self._numbers = count(1)
         self._awaited: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._unanswered: set[int] = set()  # those asked, also when no longer awaited
+        self._tokens: set[int] = set()  # of sessions that the other process was asked about
         self._said = -_QUIET
 
     async def hit(self, limits: Sequence[Limit], n: int) -> float:
@@ -78,11 +82,19 @@ class RemoteCounts:
     def close(self, token: int) -> None:
         """As in Counts."""
         self._sessions.close(token)
-        with suppress(ConnectionError):
-            self._send({"ask": "close", "token": token})
+        if token in self._tokens:
+            self._tokens.discard(token)
+            with suppress(ConnectionError):
+                self._send({"ask": "close", "token": token})
+
+    def disconnected(self) -> None:
+        """The other process is gone, with all questions and sessions; the next one knows nothing of them."""
+        self._unanswered.clear()
+        self._tokens.clear()
 
     def answered(self, answer: dict[str, Any]) -> None:
         """An answer has come, perhaps too late to be used."""
+        self._unanswered.discard(answer["id"])
         awaited = self._awaited.get(answer["id"])
         if awaited is not None and not awaited.done():
             awaited.set_result(answer)
@@ -112,7 +124,12 @@ class RemoteCounts:
         number = next(self._numbers)
         awaited = self._awaited[number] = asyncio.get_running_loop().create_future()
         try:
+            if len(self._unanswered) >= _UNANSWERED:
+                raise TimeoutError(f"{_UNANSWERED} questions wait for an answer")  # noqa: TRY301
             self._send({**question, "id": number})
+            self._unanswered.add(number)
+            if isinstance(token := question.get("token"), int):
+                self._tokens.add(token)
             async with asyncio.timeout(self._patience):
                 answer: dict[str, Any] = await awaited
                 return answer

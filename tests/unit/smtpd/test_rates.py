@@ -16,6 +16,7 @@ from shared.config.smtpd.rates import Rates as Settings
 from smtpd import replies
 from smtpd.envelope.client import Client, User
 from smtpd.rates.client import RemoteCounts
+from smtpd.rates.counters import Limit
 from smtpd.rates.limits import ALLOWED, ClientRates
 from smtpd.rates.server import LocalRateCounts, RateServer, answer
 
@@ -213,6 +214,28 @@ async def test_without_the_counting_process_each_process_has_its_share(heard: He
     [said] = heard.all("rates.unanswered")
     assert said["ask"] == "open"
     remote.answered({"id": 1, "wait": 0.0})  # too late: it is ignored
+
+
+async def test_questions_without_an_answer_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client could fill the memory with them while the counting process stands still, and it had all to catch up."""
+    monkeypatch.setattr("smtpd.rates.client.PATIENCE", 0)
+    sent: list[dict[str, Any]] = []
+    counts = RemoteCounts(sent.append, 2, Clock())
+    limits = [Limit("message/address/192.0.2.1", 10, 60.0)]
+    allowed = [await counts.hit(limits, 1) for _ in range(3000)].count(0)
+    assert (len(sent), allowed) == (1000, 5)
+    await counts.open(7, [("session/address/192.0.2.1", 1)], [])
+    counts.close(7)
+    assert len(sent) == 1000, "no session of which it knows nothing is closed"
+    for question in sent:
+        counts.answered({"id": question["id"], "wait": 0.0})
+    await counts.hit(limits, 1)
+    assert len(sent) == 1001
+    for _ in range(2000):
+        await counts.hit(limits, 1)
+    counts.disconnected()
+    await counts.hit(limits, 1)
+    assert len(sent) == 2001
 
 
 def test_an_unknown_question_raises_an_error() -> None:
