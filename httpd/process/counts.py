@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from httpd.tally import Tally
     from smtpd.process.channel import Channel
 
-#: Seconds that a child waits for an answer about mail: its supervisor may wait for smtpd.
-_TWICE: Final = 3 * PATIENCE
+#: Seconds that a child waits for an answer: a request can wait, and for mail its supervisor may wait for smtpd.
+_PATIENCE: Final = 10 * PATIENCE
 
 
 class Counting:
@@ -58,8 +58,12 @@ class Asking:
 
     def __init__(self, channel: Channel, processes: int) -> None:
         """`processes`: how many share the limits."""
-        self.keys = RemoteCounts(lambda question: channel.send({**question, "of": "keys"}), processes)
-        self.mail = RemoteCounts(lambda question: channel.send({**question, "of": "mail"}), processes, patience=_TWICE)
+        self.keys = RemoteCounts(
+            lambda question: channel.send({**question, "of": "keys"}), processes, patience=_PATIENCE
+        )
+        self.mail = RemoteCounts(
+            lambda question: channel.send({**question, "of": "mail"}), processes, patience=_PATIENCE
+        )
 
     def answered(self, answer: dict[str, Any]) -> None:
         """An answer has come."""
