@@ -45,11 +45,11 @@ def values(uri: str, folder: Path) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def supervised(uri: str, folder: Path, **settings: float) -> AsyncIterator[int]:
+async def supervised(uri: str, folder: Path, *, stuck: float = 20.0) -> AsyncIterator[int]:
     """The port of two children that are kept up as long as the block."""
     told = values(uri, folder)
     doors = sockets.bind(smtpd_from(told))
-    supervisor = Supervisor(told, uri, doors, RateServer(), **settings)
+    supervisor = Supervisor(told, uri, doors, RateServer(), stuck=stuck)
     await supervisor.open()
     keeping = [asyncio.create_task(part) for part in supervisor.parts().values()]
     try:
