@@ -21,7 +21,7 @@ from collect.queue import Queue
 from collect.templates import Templates
 from collect.token import Signer
 from shared import lifecycle, secret_files
-from shared.errors import ConfigError, PillarboxError, SchemaMismatch, told
+from shared.errors import ConfigError, PillarboxError, SchemaMismatch, error_text
 from shared.observe import events
 from shared.postgres import account_schema, database, migrate
 from shared.security.account_token import read_key
@@ -58,7 +58,7 @@ async def run(config: CollectConfig, again: Callable[[], CollectConfig]) -> None
                 new = again()
                 made = prepared(new)
             except Exception as error:  # noqa: BLE001 - after any error the running configuration stays
-                events.emit("daemon.reload_refused", error=told(error))
+                events.emit("daemon.reload_refused", error=error_text(error))
                 return
             if ignored := _ignored(config, new):
                 events.emit("daemon.reload_ignored", keys=", ".join(ignored))

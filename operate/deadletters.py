@@ -78,7 +78,7 @@ class Seen(NamedTuple):
     letter: database.Row
     tries: list[database.Row]
 
-    def told(self) -> DeadLetterWithTries:
+    def as_shape(self) -> DeadLetterWithTries:
         """The same as one form."""
         letter = DeadLetter.from_row(self.letter).model_dump()
         return DeadLetterWithTries(**letter, attempts=[Attempt.from_row(each) for each in self.tries])

@@ -29,7 +29,7 @@ from queued.result import Recorder
 from queued.waiting.watchdog import Watch
 from queued.webhooks import run as webhooks
 from shared import lifecycle
-from shared.errors import ConfigError, lacks_right, told
+from shared.errors import ConfigError, error_text, lacks_right
 from shared.how_many import how_many
 from shared.observe import events, tracing
 from shared.postgres import database, migrate, wakeup
@@ -105,7 +105,7 @@ class _Daemon:
             in_flight=in_flight,
             announce=self._hints.announce,
             notices=config.bounces.enabled,
-            untold=self._screen.is_report,
+            without_notice=self._screen.is_report,
         )
         bodies = Bodies(pool, config.claim.maxbytes)
         transports, watch = delivering.transports, Watch()
@@ -182,7 +182,7 @@ class _Daemon:
             config, ignored = reload.effective(self._config, again())
             equipment = Equipment(config, self._delivering.equipment)
         except Exception as error:  # noqa: BLE001 - after any error the running configuration stays
-            events.emit("daemon.reload_refused", error=told(error))
+            events.emit("daemon.reload_refused", error=error_text(error))
             return
         if ignored:
             events.emit("daemon.reload_ignored", keys=", ".join(ignored))

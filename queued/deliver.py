@@ -181,7 +181,7 @@ class Transport:
                 *(c, outcome, reply, remote, duration),
                 spoken=Spoken(
                     *(result.tls, source, result.dsn, self._last),
-                    conversation=None if outcome.kind == "delivered" else told,
+                    conversation=None if outcome.kind == "delivered" else lines,
                 ),
                 site=site,
             )

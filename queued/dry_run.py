@@ -93,8 +93,8 @@ async def _hosts(found: DryRun, transport: Transport) -> DryRun:
     each = tuple(f"{hop}: {text}" for hop, text in asked) if len(alike) > 1 else tuple(alike)
     today = found.claimed.claimed_at.astimezone(UTC).date()
     sources, why = usable(transport.settings.sources, [hop.host for hop in hops], today)
-    told = tuple(dry_run_report.source(source, transport.settings, today) for source in sources)
-    return found._replace(hosts=tuple(map(str, hops)), tls=each, sources=told, nosource=why)
+    described = tuple(dry_run_report.source(source, transport.settings, today) for source in sources)
+    return found._replace(hosts=tuple(map(str, hops)), tls=each, sources=described, nosource=why)
 
 
 def _pacing(found: DryRun, transport: Transport, paces: Paces) -> DryRun:

@@ -78,18 +78,18 @@ class Recorder:
         in_flight: Holder | None = None,
         announce: Callable[[Sequence[int]], None] = lambda _: None,
         notices: bool = True,
-        untold: Callable[[Claimed], bool] = lambda _: False,
+        without_notice: Callable[[Claimed], bool] = lambda _: False,
     ) -> None:
         """in_flight: the claimed recipients, until their results are recorded.
 
         announce: called with the ids of dead letters once they are in the archive and committed.
         notices: whether notices to senders are written down for queued.dsn.send.
-        untold: the recipients for which no notice is written, even if one was requested.
+        without_notice: the recipients for which no notice is written, even if one was requested.
         """
         self._in_flight = in_flight
         self._announce = announce
         self.notices = notices
-        self._untold = untold
+        self._without_notice = without_notice
         self._pool = pool
         self._worker = worker
         self._ahead = ahead
@@ -112,9 +112,9 @@ class Recorder:
         self._recorded.clear()
         self._arrived.set()
 
-    def tells(self, claimed: Claimed) -> bool:
+    def may_notify(self, claimed: Claimed) -> bool:
         """Whether the sender may be notified of this recipient's result."""
-        return self.notices and not self._untold(claimed)
+        return self.notices and not self._without_notice(claimed)
 
     def hurry(self) -> None:
         """PostgreSQL answers: a try that waits for its time is made now."""
@@ -253,19 +253,19 @@ class Recorder:
         async with self._pool.connection() as connection:
             if changed := await self._timeline.change(connection, doubtful=bool(self._doubtful)):
                 events.emit("claim.timeline_changed", before=changed[0], timeline=changed[1], results=self.unrecorded)
-            told = await self._recorded_before(connection, group)
-            if new := [r for r in group if _key(r) not in told]:
+            recorded = await self._recorded_before(connection, group)
+            if new := [r for r in group if _key(r) not in recorded]:
                 rows = await self._settle(connection, new)
-                told |= dict.fromkeys(map(_key, new), False) | {(row.id, row.token): True for row in rows}
+                recorded |= dict.fromkeys(map(_key, new), False) | {(row.id, row.token): True for row in rows}
                 kept = {(row.id, row.token) for row in rows if row.kept}
-                if lost := [r for r in new if not told[_key(r)]]:
+                if lost := [r for r in new if not recorded[_key(r)]]:
                     self._doubtful.update(map(_key, new))  # recorded already, should the next statement fail
                     await self._write(connection, "result_record_lost", _results(lost) | _claims(lost))
         events.emit("result.group", results=len(group), seconds=monotonic() - started)
-        self._announce([r.claimed.id for r in group if r.result in DEAD and told[_key(r)] and _key(r) not in kept])
+        self._announce([r.claimed.id for r in group if r.result in DEAD and recorded[_key(r)] and _key(r) not in kept])
         for result in group:
             key = _key(result)
-            _tell(result._replace(result=None) if key in kept else result, ours=told[key])
+            _report(result._replace(result=None) if key in kept else result, ours=recorded[key])
 
     async def _settle(self, connection: database.Connection, new: list[Result]) -> list[Any]:
         """Record what may be ours; the rows that were. Holds apart, for they move rows from partition to partition."""
@@ -295,7 +295,7 @@ class Recorder:
     async def _finish(
         self, connection: database.Connection, group: list[Result], partids: list[Partid] | None
     ) -> list[Any]:
-        values = _results(group) | _notices(group, self.tells)
+        values = _results(group) | _notices(group, self.may_notify)
         return await self._write(connection, "result_record_if_claimed", values, {"among": among(partids)})
 
     async def _finish_bare(
@@ -372,11 +372,11 @@ def _without_texts(result: Result) -> Result:
     )
 
 
-def _tell(result: Result, *, ours: bool) -> None:
+def _report(result: Result, *, ours: bool) -> None:
     c, outcome = result.claimed, result.outcome
     if tracing.on():
-        told = {"pillarbox.recipient": c.recipient, "pillarbox.outcome": outcome.kind, "smtp.reply": outcome.text}
-        tracing.begin("queued.result", told, parent=c.metadata.get(tracing.KEY)).end()
+        about = {"pillarbox.recipient": c.recipient, "pillarbox.outcome": outcome.kind, "smtp.reply": outcome.text}
+        tracing.begin("queued.result", about, parent=c.metadata.get(tracing.KEY)).end()
     if not ours:
         events.emit("claim.lost", recipient_id=c.id, id=c.message_id, to=c.recipient, outcome=outcome.kind)
         return
@@ -445,9 +445,9 @@ def _claims(group: list[Result]) -> dict[str, Any]:
     }
 
 
-def _notices(group: list[Result], tells: Callable[[Claimed], bool]) -> dict[str, Any]:
-    """The notices to senders, for the results that need one; `tells`: whether the sender may be notified."""
-    asked = [(r, kind) for r in group if (kind := notice(r)) is not None and tells(r.claimed)]
+def _notices(group: list[Result], may_notify: Callable[[Claimed], bool]) -> dict[str, Any]:
+    """The notices to senders, for the results that need one; `may_notify`: whether the sender may be notified."""
+    asked = [(r, kind) for r in group if (kind := notice(r)) is not None and may_notify(r.claimed)]
     late = {id(r) for r, kind in asked if kind == "delayed"}
     return {
         "notice_id": numbers(r.claimed.id for r, _ in asked),

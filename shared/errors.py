@@ -101,7 +101,7 @@ def cause(error: BaseException) -> str:
     return said
 
 
-def told(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """The text of an error of ours; of any other, which is unexpected, the type as well."""
     return in_words(error) if isinstance(error, PillarboxError) else repr(error)
 

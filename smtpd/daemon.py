@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from shared import event_loop, lifecycle, var_folder
 from shared.config.smtpd.load import read_smtpd
 from shared.config.validate import naming
-from shared.errors import ListenFailed, told
+from shared.errors import ListenFailed, error_text
 from shared.observe import events, tracing
 from shared.postgres import database, migrate
 from smtpd import tls
@@ -166,4 +166,4 @@ class Daemon:
 
 
 def _refused(error: Exception) -> None:
-    events.emit("daemon.reload_refused", error=told(error))
+    events.emit("daemon.reload_refused", error=error_text(error))

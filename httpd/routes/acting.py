@@ -105,7 +105,7 @@ async def acted(
     plan = await operation.plan(connection, change, words, everything=asked.all, limit=asked.limit)
     if asked.dry_run:
         return await plan.preview(connection)
-    return told(await operation.act(connection, by, plan, enough=enough(request)))
+    return done_shape(await operation.act(connection, by, plan, enough=enough(request)))
 
 
 def because(reason: str | None) -> By:
@@ -119,10 +119,10 @@ def enough(request: Request) -> Enough:
     return lambda: monotonic() > ends
 
 
-def told(done: Done) -> Acted:
+def done_shape(done: Done) -> Acted:
     """How far a change has come."""
     rest = 0 if done.cut is None else max(0, done.wanted - done.done)
-    return Acted(**done.told().model_dump(), next=None if done.cut is None else str(done.cut), rest=rest)
+    return Acted(**done.as_shape().model_dump(), next=None if done.cut is None else str(done.cut), rest=rest)
 
 
 def span(text: str, where: str) -> timedelta:

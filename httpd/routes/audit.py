@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 
 from httpd.access.caller import Caller
 from httpd.access.needs import needs
-from httpd.routes.acting import Before, Limit, Number, Reasoned, enough, looking, told
+from httpd.routes.acting import Before, Limit, Number, Reasoned, done_shape, enough, looking
 from operate.queue import history
 from operate.queue import undo as operation
 from operate.settings import undo as of_settings
@@ -58,4 +58,4 @@ async def undo(
         if body.dry_run:
             return plan.preview()
         done = await operation.undo(connection, by, plan, after=body.after or 0, enough=enough(request))
-    return told(done)
+    return done_shape(done)

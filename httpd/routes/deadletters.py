@@ -75,7 +75,7 @@ async def count(
 async def show(request: Request, id: str, caller: Annotated[Caller, needs("read")]) -> DeadLetterWithTries:  # noqa: A002 - its name in the path
     """One dead letter, by its number in the archive or the id of its message, with every try."""
     async with looking(request, caller) as connection:
-        return (await deadletters.show(connection, id)).told()
+        return (await deadletters.show(connection, id)).as_shape()
 
 
 @router.post("/requeue")

@@ -106,7 +106,7 @@ async def shape(
 async def show(request: Request, id: str, caller: Reader) -> list[RecipientWithTries]:  # noqa: A002 - its name in the path
     """One recipient by its number, or each of a message by its id or <Message-ID>: tries, header, and why it waits."""
     async with looking(request, caller) as connection:
-        return [each.told() for each in await look.show(connection, id)]
+        return [each.as_shape() for each in await look.show(connection, id)]
 
 
 @router.get("/{id}/trace")

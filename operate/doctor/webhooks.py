@@ -1,4 +1,4 @@
-"""webhooks — the verdict on endpoints that are told what becomes of mail
+"""webhooks — the verdict on endpoints that receive events about mail
 
 Guarantees: pure.
 See: docs/how-to/webhooks.md.

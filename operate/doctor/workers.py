@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from operate.doctor.checks import Finding, Severity, listed, span
-from shared.postgres.coverage import Partid, Serves, nobody
+from shared.postgres.coverage import Partid, Serves, unserved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -118,7 +118,7 @@ def served(servers: Sequence[Server], partids: Sequence[Partid], unknown: str) -
     """Whether each partition has a worker, and which have several; `unknown` is an id that nothing gives out."""
     known = [each for each in servers if each.proof.answers]
     found = []
-    none = nobody(partids, [each.proof.answers for each in known])
+    none = unserved(partids, [each.proof.answers for each in known])
     if none:
         text = f"no worker serves {names(none)}"
         remedy = "name it in a worker's WHERE (NULL: OR metadata->>'_partid' IS NULL) and start that worker"

@@ -27,7 +27,7 @@ type Counts = dict[str, dict[str, int]]  # recipients by leaf and id; "" is no i
 async def leaves(connection: database.Connection, configured: Mapping[str, Sequence[str]]) -> Leaves:
     """All of it, compared with the leaves that smtpd.yaml names."""
     state, faults = await read_state(connection), await read_faults(connection)
-    return told(state, await counts(connection), faults, layout.wanted(configured))
+    return leaves_shape(state, await counts(connection), faults, layout.wanted(configured))
 
 
 async def counts(connection: database.Connection) -> Counts:
@@ -38,7 +38,7 @@ async def counts(connection: database.Connection) -> Counts:
     return found
 
 
-def told(state: State, counted: Counts, faults: Sequence[Fault], wanted: Layout) -> Leaves:
+def leaves_shape(state: State, counted: Counts, faults: Sequence[Fault], wanted: Layout) -> Leaves:
     """The same as one form."""
     return Leaves(
         leaves=[

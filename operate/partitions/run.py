@@ -177,14 +177,14 @@ async def take(connection: database.Connection, act: Iterable[Step], tell: Tell,
 
 async def _repeat(connection: database.Connection, text: str, enough: int, tell: Tell | None = None) -> None:
     """Run a statement until it returns less than `enough`; of long work, tell now and then how much is done."""
-    done = told = 0
+    done = reported = 0
     while True:
         row = await (await connection.execute(text.encode())).fetchone()
         if row is None or row[0] < enough:
             return
         done += row[0]
-        if tell is not None and done - told >= PROGRESS:
-            told = done
+        if tell is not None and done - reported >= PROGRESS:
+            reported = done
             tell(f"  {done:,} so far")
 
 

@@ -71,7 +71,7 @@ class Checks:
             by_message.setdefault(row.message, []).append(row)
         results = await asyncio.gather(*(self._one(connection, same) for same in by_message.values()))
         of = dict(zip(by_message, results, strict=True))
-        return [self._told(row, of[row.message]) for row in rows]
+        return [self._rescanned(row, of[row.message]) for row in rows]
 
     async def _one(self, connection: database.Connection, rows: list[database.Row]) -> CheckResult | str:
         first = rows[0]
@@ -92,7 +92,7 @@ class Checks:
             )
             return await self._checker.check(bytes(bodies[0].content), envelope)
 
-    def _told(self, row: database.Row, said: CheckResult | str) -> Rescanned:
+    def _rescanned(self, row: database.Row, said: CheckResult | str) -> Rescanned:
         who = {"id": row.id, "sender": row.sender, "recipient": row.recipient}
         if isinstance(said, str):
             return Rescanned(**who, action=said, score=None, symbols={}, clean=False)

@@ -99,7 +99,7 @@ class Done:
         """Delivered, or changed by another command, meanwhile."""
         return 0 if self.cut is not None else max(0, self.wanted - self.done - self.skipped)
 
-    def told(self) -> Changed:
+    def as_shape(self) -> Changed:
         """The result."""
         return Changed(audit=self.audit, wanted=self.wanted, done=self.done, skipped=self.skipped, gone=self.gone)
 

@@ -166,7 +166,7 @@ class Seen(NamedTuple):
     header: dict[str, str]
     why: str
 
-    def told(self) -> RecipientWithTries:
+    def as_shape(self) -> RecipientWithTries:
         """The same as one form."""
         tries = [Attempt.from_row(each) for each in self.tries]
         return RecipientWithTries(

@@ -177,7 +177,7 @@ class Admission:
         if chances is None:
             return False
         # Asked once: for several recipients several give way, or none would be gained by those that did.
-        while self._watch.make_room(now, again=self._unproven.crowded(wanted)):
+        while self._watch.make_room(now, again=self._unproven.has_no_room(wanted)):
             chances.take()
             if self._unproven.enter(wanted, now):
                 return True

@@ -62,7 +62,7 @@ class Unproven:
         """Count these as in flight, if there is room for them."""
         # A delivery too large for any room has it alone.
         places = self._places(wanted)
-        if self.crowded(wanted) or (self._taken and self._taken + places > self._most):
+        if self.has_no_room(wanted) or (self._taken and self._taken + places > self._most):
             return False
         if not self.recipients:
             self._left = self._since = now  # the time before has nothing to do with these
@@ -74,7 +74,7 @@ class Unproven:
         self._again += places * (not wanted.first)
         return True
 
-    def crowded(self, wanted: Held) -> bool:
+    def has_no_room(self, wanted: Held) -> bool:
         """Whether those tried before leave these, which are of them, no room."""
         return not wanted.first and bool(self._again) and self._again + self._places(wanted) > self._most_again
 

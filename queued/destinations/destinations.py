@@ -67,7 +67,7 @@ class Destinations:
         if transport is None:
             destination = Destination(first.transportid, _UNKNOWN, Rest(1.0, 1.0), now)
         else:
-            destination = self._lane(transport, first.recipient.domain, now)
+            destination = self._destination(transport, first.recipient.domain, now)
         urgency = (first.priority < 0) - (first.priority > 0)
         place = destination.offer((urgency, first.id), len(delivery), first.size, self._room, now)
         if isinstance(place, Busy):
@@ -95,7 +95,7 @@ class Destinations:
         known = self._transports.get(transport)
         if known is not None:
             now = self._clock()
-            self._lane(known, destination, now).lower(now, "a rule of queued.yaml lowers it")
+            self._destination(known, destination, now).lower(now, "a rule of queued.yaml lowers it")
 
     def shut(self, place: Waiting, why: str) -> None:
         """Leave a destination alone at once: its attempts are stalled while the worker cannot claim more."""
@@ -129,7 +129,7 @@ class Destinations:
         for destination in self._destinations.values():
             destination.close()
 
-    def _lane(self, transport: Reaches, domain: str, now: float) -> Destination:
+    def _destination(self, transport: Reaches, domain: str, now: float) -> Destination:
         steering, rest = self._steering(transport.settings)
         way = transport.way(domain)
         destination = self._destinations.get((transport.settings.id, way))

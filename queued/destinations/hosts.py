@@ -59,7 +59,7 @@ class Hosts:
         """A turn at this host, or for how long to park the delivery. PoolClosedError while stopping."""
         if self._closed:
             raise PoolClosedError
-        destination = self._lane(hop)
+        destination = self._destination(hop)
         place = destination.offer(rank, recipients, octets, self._room, self._clock())
         if isinstance(place, Deferral):
             return place
@@ -155,7 +155,7 @@ class Hosts:
         # Never Busy, which would keep the mail from the domain's next host.
         return Deferral(max(SOONEST, beside.seconds), beside.reason)
 
-    def _lane(self, hop: Hop) -> Destination:
+    def _destination(self, hop: Hop) -> Destination:
         return self._known((hop.host, hop.port), f"host {hop}")
 
     def _known(self, key: tuple[str, int], label: str) -> Destination:

@@ -46,7 +46,7 @@ class Composed(NamedTuple):
 def compose(
     kind: Kind,
     original: Original,
-    told: Sequence[RecipientReport],
+    reports: Sequence[RecipientReport],
     manner: Manner,
     number: int,
     now: datetime,
@@ -57,22 +57,22 @@ def compose(
 
     number: makes Message-ID and boundary unique. to: whom a copy is for, with the header only, instead of the sender.
     """
-    asked = of_message(told[0].metadata)
+    asked = of_message(reports[0].metadata)
     whole = (
         kind == "failed"
         and to is None
         and asked.ret != "HDRS"
         # RFC 8689 section 5: as if RET=HDRS were said, for the way back may be in clear text.
-        and not requiretls(told[0].metadata)
+        and not requiretls(reports[0].metadata)
         and original.size <= manner.size
         and original.content is not None
         and len(original.content) == original.size
         and not _STRAY.search(original.content)
     )
     returned = _returned(original, manner.size, whole=whole)
-    wide = original.smtputf8 and not _ascii(returned or b"", str(original.sender), *(str(t.recipient) for t in told))
-    status = _delivery_status(kind, original, told, manner, asked.envid)
-    text = texts.text(kind, original, told, manner, "its header" if not whole else "it")
+    wide = original.smtputf8 and not _ascii(returned or b"", str(original.sender), *(str(t.recipient) for t in reports))
+    status = _delivery_status(kind, original, reports, manner, asked.envid)
+    text = texts.text(kind, original, reports, manner, "its header" if not whole else "it")
     boundary = _boundary(number, manner.hostname, returned or b"")
     reader = to or str(original.sender)
     parts = [
@@ -101,7 +101,7 @@ def compose(
 
 
 def _delivery_status(
-    kind: Kind, original: Original, told: Sequence[RecipientReport], manner: Manner, envid: str | None
+    kind: Kind, original: Original, reports: Sequence[RecipientReport], manner: Manner, envid: str | None
 ) -> str:
     """RFC 3464 sections 2.2 and 2.3: one group of fields for the message, one for each recipient."""
     groups = [
@@ -112,7 +112,7 @@ def _delivery_status(
             f"Arrival-Date: {format_datetime(original.arrived)}",
         ]
     ]
-    for each in told:
+    for each in reports:
         asked = of_recipient(each.metadata)
         host = peer(each.remote)
         status = each.status if each.status and _STATUS_FORM.fullmatch(each.status) else _STATUS.get(kind, "2.0.0")
@@ -137,9 +137,9 @@ def peer(remote: str | None) -> str | None:
     return (found["name"] or found["address"] or None) if found and found["name"] is not None else None
 
 
-def _diagnostic(told: RecipientReport) -> str:
+def _diagnostic(report: RecipientReport) -> str:
     """RFC 3464 section 2.3.6: `smtp` is what a peer said, the rest is our own."""
-    return f"{'smtp' if told.code is not None else 'X-Pillarbox'}; {_line(told.text or '', ascii_only=True)}"
+    return f"{'smtp' if report.code is not None else 'X-Pillarbox'}; {_line(report.text or '', ascii_only=True)}"
 
 
 def _typed(address: str) -> str:

@@ -173,8 +173,8 @@ class _Maker:
             (bytes(found[0].content), found[0].size, found[0].smtputf8) if found else (None, 0, False)
         )
         original = Original(first.messages__id, sender, first.arrived, content, size, smtputf8)
-        told = [_told(row) for row in rows]
-        made = compose(first.kind, original, told, self._manner, first.id, first.at)
+        reports = [_recipient_report(row) for row in rows]
+        made = compose(first.kind, original, reports, self._manner, first.id, first.at)
         [row] = await database.fetch(
             connection,
             "notice_send",
@@ -187,7 +187,7 @@ class _Maker:
         )
         copy = self._settings.postmaster if first.kind == "failed" else None
         if copy is not None:
-            made = compose(first.kind, original, told, self._manner, first.id, first.at, to=copy)
+            made = compose(first.kind, original, reports, self._manner, first.id, first.at, to=copy)
             await database.fetch(
                 connection,
                 "notice_copy",
@@ -216,7 +216,7 @@ async def _discard(connection: database.Connection) -> None:
             return
 
 
-def _told(row: database.Row) -> RecipientReport:
+def _recipient_report(row: database.Row) -> RecipientReport:
     return RecipientReport(
         recipient=Address(row.recipientlocalpart, row.recipientdomain),
         metadata=row.metadata,

@@ -34,13 +34,13 @@ _NAMED: Final = re.compile(r"\{(\w+)\}")
 _LONGEST: Final = 700  # characters of a line that a peer fills
 
 
-def text(kind: str, original: Original, told: Sequence[RecipientReport], manner: Manner, returned: str) -> str:
+def text(kind: str, original: Original, reports: Sequence[RecipientReport], manner: Manner, returned: str) -> str:
     """The text of this notification: the operator's, or the built-in one."""
-    untils = [each.until for each in told if each.until is not None]
+    untils = [each.until for each in reports if each.until is not None]
     values = {
         "hostname": manner.hostname,
         "sender": str(original.sender),
-        "recipients": "\n".join(map(_recipient, told)),
+        "recipients": "\n".join(map(_recipient, reports)),
         "returned": returned,
         "arrived": format_datetime(original.arrived),
         "until": format_datetime(max(untils)) if untils else "it is given up",
@@ -51,10 +51,10 @@ def text(kind: str, original: Original, told: Sequence[RecipientReport], manner:
     return "\r\n".join(line.rstrip() for line in lines).rstrip() + "\r\n"
 
 
-def _recipient(told: RecipientReport) -> str:
+def _recipient(report: RecipientReport) -> str:
     """`<address>: host said: text`."""
-    words = " ".join((told.text or "").split())[:_LONGEST]
-    named = told.remote and not told.remote.startswith("unix:")  # the path of a socket is not for senders
-    host = told.remote if named and told.code is not None else None
+    words = " ".join((report.text or "").split())[:_LONGEST]
+    named = report.remote and not report.remote.startswith("unix:")  # the path of a socket is not for senders
+    host = report.remote if named and report.code is not None else None
     said = f"host {host} said: {words}" if host else words
-    return f"<{told.recipient}>: {said}" if said else f"<{told.recipient}>"
+    return f"<{report.recipient}>: {said}" if said else f"<{report.recipient}>"

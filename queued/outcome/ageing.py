@@ -84,7 +84,7 @@ def aged(
         if became == "expired":
             results.append(Result(c, _outcome("delivery time expired", until), None, timedelta(0), "expired", None))
             continue
-        if became == "late" and not c.noticed and tells(c):
+        if became == "late" and not c.noticed and may_notify(c):
             due = min(now + timedelta(seconds=until.seconds), end)
             late = Result(c, _outcome("waiting", until), None, timedelta(0), None, due, late=end)
             if notice(late):

@@ -118,7 +118,7 @@ def classify_reply(reply: Reply, phase: Phase) -> Outcome:
     """The outcome of a reply that decides about a recipient; `phase` is what it answered."""
     if phase == "dot" and 200 <= reply.code < 300:  # noqa: PLR2004 - what most replies are, past all exceptions
         return Outcome(
-            "delivered", "recipient", reply.code, _status("delivered", reply.enhanced), _told(reply), phase=phase
+            "delivered", "recipient", reply.code, _status("delivered", reply.enhanced), _shortened(reply), phase=phase
         )
     kind: Kind = KINDS.get(reply.code // 100, "deferred")
     scope: Scope = "recipient" if kind == "delivered" else SCOPES[phase]
@@ -138,7 +138,7 @@ def classify_reply(reply: Reply, phase: Phase) -> Outcome:
         kind, scope = "deferred", "us"
     if phase in BEFORE_MAIL:
         scope = "destination"
-    return Outcome(kind, scope, reply.code, _status(kind, reply.enhanced), _told(reply), phase=phase)
+    return Outcome(kind, scope, reply.code, _status(kind, reply.enhanced), _shortened(reply), phase=phase)
 
 
 def classify_fault(fault: Fault) -> Outcome:
@@ -199,7 +199,7 @@ def _undecided(fault: Fault | None) -> Outcome:
     return classify_fault(fault)
 
 
-def _told(reply: Reply) -> str:
+def _shortened(reply: Reply) -> str:
     """The reply for logs and tables: a peer may say a megabyte, and says it once for each recipient."""
     return _cut(str(reply))
 

@@ -110,8 +110,8 @@ def _enhanced(wanted: Iterable[str]) -> CompiledCondition:
     def holds(said: Said) -> bool:
         if said.enhanced is None:
             return False
-        told = said.enhanced.split(".")
-        return any(all(w in {"*", t} for w, t in zip(each, told, strict=True)) for each in parts)
+        digits = said.enhanced.split(".")
+        return any(all(w in {"*", t} for w, t in zip(each, digits, strict=True)) for each in parts)
 
     return CompiledCondition("enhanced", holds, lambda said: said.enhanced)
 

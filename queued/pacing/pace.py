@@ -7,7 +7,7 @@ Raises: nothing.
 See: docs/explanation/pacing.md; Halon's queue policies.
 
 A turn is held from before a message is begun until its end, however it ends: `turn.done()`, or `done(unused=True)` when
-it did not come to a try. Whoever is told to wait asks again after `seconds`; of several that wait for the same reason
+it did not come to a try. Mail that must wait asks again after `seconds`; of several that wait for the same reason
 the n-th may come `n * every` seconds later.
 """
 

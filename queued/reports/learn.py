@@ -75,7 +75,7 @@ async def learn(
         # Any client may write to an address for reports, and learns the id: such mail proves nothing of its recipient.
         if whom is not None and not takes_reports(suppression.target(whom), settings):
             await _note(connection, claimed, report, whom, finding, weight, settings)
-            await _told(connection, claimed, report, whom, finding, messages)
+            await _keep(connection, claimed, report, whom, finding, messages)
             noted += 1
     if not noted:
         return f"a report without {'a failure that counts' if messages else 'proof that we sent the message'}"
@@ -136,7 +136,7 @@ def _address(written: str) -> Address | None:
         return None
 
 
-async def _told(
+async def _keep(
     connection: database.Connection,
     claimed: Claimed,
     report: IncomingReport,

@@ -67,7 +67,7 @@ class Screen:
         self._screening = screening
 
     def is_report(self, c: Claimed) -> bool:
-        """Whether mail to this recipient is read and not delivered. Nobody is told what became of it: anybody may send
+        """Whether mail to this recipient is read and not delivered. No sender is notified of it: anybody may send
         it, in the name of whom he likes.
         """
         return self._screening.is_report(c)

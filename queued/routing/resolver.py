@@ -147,7 +147,7 @@ class Resolver:
             return None
         number, asked = self._unanswered.number(question), self._unanswered.is_asked(question)
         full = self._line.is_full(_WAITING, number, monotonic(), asked=asked, follow=follow)
-        return self._crowded(question, follow=follow) if full else None
+        return self._without_place(question, follow=follow) if full else None
 
     async def alias(self, name: str) -> Answer[str]:
         """The name that a CNAME of this one names, and none further."""
@@ -209,7 +209,7 @@ class Resolver:
                 return await self._shielded(asking)
         except TimeoutError:
             if question not in self._going:  # it has no place yet
-                raise ParkedError(self._crowded(question)) from None
+                raise ParkedError(self._without_place(question)) from None
             # It ends by its own limit, and its answer is kept for the caller's next question.
             wait = limit - _PATIENCE + random.uniform(0, _PROMPT)
             raise ParkedError(_silent(name, wait)) from None
@@ -236,7 +236,7 @@ class Resolver:
             raise ParkedError(refused)
         turn = QuestionTurn(self._unanswered.number(question), asked=self._unanswered.is_asked(question))
         if not self._line.enter(turn, None if self.patience is None else _WAITING):
-            raise ParkedError(self._crowded(question))
+            raise ParkedError(self._without_place(question))
         return turn
 
     def _refused(self, question: _Question) -> Deferral | None:
@@ -252,7 +252,7 @@ class Resolver:
             return _silent(name, left + random.uniform(SOONEST, SOONEST + left))
         return None
 
-    def _crowded(self, question: _Question, *, follow: int = 0) -> Deferral:
+    def _without_place(self, question: _Question, *, follow: int = 0) -> Deferral:
         """For how long to park who finds no place: so that those who come again are as many as there will be places."""
         name, now = question[0], monotonic()
         if not self._unanswered.is_asked(question):
@@ -273,8 +273,8 @@ class Resolver:
         zone = _zone(question[0])
         if self.patience is not None and (self._slow[""] >= _SLOW or self._slow[zone] >= _SLOW_OF_A_ZONE):
             left = self._unanswered.fail(question, _PROMPT, monotonic())
-            crowded = self._crowded(question)
-            raise ParkedError(crowded._replace(seconds=max(crowded.seconds, left)))
+            parked = self._without_place(question)
+            raise ParkedError(parked._replace(seconds=max(parked.seconds, left)))
         self._slow.update(("", zone))
         self._going.add(question)
         try:
@@ -295,7 +295,7 @@ class Resolver:
             if self.patience is None:
                 raise
         if not turn.placed:
-            raise ParkedError(self._crowded(question))
+            raise ParkedError(self._without_place(question))
         name, kind = question
         asked = None
         try:

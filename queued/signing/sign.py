@@ -150,8 +150,8 @@ class Signer:
             chosen = self._choose(content[: header_end(content)], sender, now, foreign_from=foreign_from)
         except SigningFault as fault:
             return [], str(fault)
-        told = [f"{domain}/{key.selector} {key.private.algorithm}" for domain, key in chosen]
-        return told, None if told else "no signing rule fits"
+        named = [f"{domain}/{key.selector} {key.private.algorithm}" for domain, key in chosen]
+        return named, None if named else "no signing rule fits"
 
     def would_seal(self, content: bytes, now: datetime) -> tuple[str | None, str | None]:
         """The seal that would be made, with its key and number; without one although `arc` is set, why."""

@@ -154,7 +154,7 @@ class ConnectionPool:
             for _ in range(host.users):
                 host.slots.release()
             host.closing = True
-            host.tell()
+            host.wake_waiting()
             while host.idle:
                 self._discard(host.idle.pop()[1])
         try:
@@ -259,7 +259,7 @@ class ConnectionPool:
             self._discard(connection)
             return
         host.idle.append((session.key, connection))
-        host.tell()
+        host.wake_waiting()
         if len(host.idle) > self._concurrency:  # of several sessions: the host shall not hold them all
             self._discard(host.idle.popleft()[1])
         if host.timer is None:
@@ -360,7 +360,7 @@ class _Host:
         self.returned = asyncio.Event()  # set once a connection is kept, and then replaced
         self.closing = False
 
-    def tell(self) -> None:
+    def wake_waiting(self) -> None:
         """Let attempts that wait for a slot check for a kept connection."""
         self.returned.set()
         self.returned = asyncio.Event()

@@ -18,7 +18,7 @@ from shared.mail.smtp_reply import printable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_MOST, _LONGEST = 10, 100  # names of a certificate that are told, and characters of each
+_MOST, _LONGEST = 10, 100  # names of a certificate that are listed, and characters of each
 
 
 def covers(presented: str, host: str) -> bool:

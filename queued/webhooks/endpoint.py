@@ -263,6 +263,6 @@ def _batches(left: list[Event], most: int) -> Iterator[list[Event]]:
 def _together(batch: list[Event], now: datetime) -> tuple[str, bytes]:
     """The name and the body of a request with several events; the name says which they are."""
     name = f"evt_batch_{hashlib.sha256(' '.join(event.id for event in batch).encode()).hexdigest()[:32]}"
-    told = ",".join(event.text for event in batch)
-    body = f'{{"id":"{name}","type":"batch","timestamp":"{now:%Y-%m-%dT%H:%M:%S.%fZ}","data":[{told}]}}'
+    joined = ",".join(event.text for event in batch)
+    body = f'{{"id":"{name}","type":"batch","timestamp":"{now:%Y-%m-%dT%H:%M:%S.%fZ}","data":[{joined}]}}'
     return name, body.encode()

@@ -80,8 +80,8 @@ class WebhookTask:
         """Begin with endpoints that are new or changed, and end with those that are no more."""
         if not self._declared:
             await self._end(set(self._running))  # each begins again by these settings
-            told = json.dumps([_told(each) for each in self._settings.endpoints])
-            await database.fetch(connection, "webhook_declare", endpoints=told)
+            declared = json.dumps([_as_json(each) for each in self._settings.endpoints])
+            await database.fetch(connection, "webhook_declare", endpoints=declared)
             self._declared = True
         wanted = {
             Target(
@@ -135,5 +135,5 @@ class WebhookTask:
                 raise each
 
 
-def _told(endpoint: WebhookEndpoint) -> dict[str, object]:
+def _as_json(endpoint: WebhookEndpoint) -> dict[str, object]:
     return {"name": endpoint.id, **endpoint.model_dump(exclude={"id"})}

@@ -88,7 +88,7 @@ class Progress:
     """Reports the progress of a long run on standard error."""
 
     def __init__(self, verb: str, total: int, unit: str) -> None:
-        self._begun = self._told = monotonic()
+        self._begun = self._printed_at = monotonic()
         self._verb, self._total, self._unit = verb, total, unit
         self._watched = sys.stderr.isatty()
         self._ended = False
@@ -99,9 +99,9 @@ class Progress:
         if self._ended:
             return
         last = self._ended = done >= self._total
-        if not last and now - self._told < (0.2 if self._watched else _EVERY):
+        if not last and now - self._printed_at < (0.2 if self._watched else _EVERY):
             return
-        self._told = now
+        self._printed_at = now
         rate = done / max(now - self._begun, 1e-3)
         text = f"pillarbox: {self._verb}: {done:,} of {self._total:,} {self._unit} ({rate:,.0f}/s) {what}".rstrip()
         sys.stderr.write(f"\r\x1b[K{text}" + ("\n" if last else "") if self._watched else f"{text}\n")

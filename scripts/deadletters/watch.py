@@ -44,7 +44,7 @@ class Watcher:
         self._begin = since
         self._latest = since or datetime.min.replace(tzinfo=UTC)
         self._tell = tell
-        self._told: dict[tuple[int, UUID], datetime] = {}  # by message too: a standby that lagged gives ids again
+        self._printed: dict[tuple[int, UUID], datetime] = {}  # by message too: a standby that lagged gives ids again
 
     async def follow(self, connection: database.Connection) -> None:
         """Tell until the connection ends."""
@@ -67,12 +67,12 @@ class Watcher:
     async def _look(self, connection: database.Connection, since: datetime, ids: list[int] | None) -> None:
         """Print these, or all, that are new."""
         for letter in reversed(await deadletters.listed(connection, Wanted(since=since), ids=ids)):
-            if (letter.id, letter.message) not in self._told:
+            if (letter.id, letter.message) not in self._printed:
                 self._tell(records.line(records.fields(letter)))
-                self._told[letter.id, letter.message] = letter.finished
+                self._printed[letter.id, letter.message] = letter.finished
                 self._latest = max(self._latest, letter.finished)
         oldest = self._latest - 2 * _MARGIN
-        self._told = {key: finished for key, finished in self._told.items() if finished >= oldest}
+        self._printed = {key: finished for key, finished in self._printed.items() if finished >= oldest}
 
 
 async def run(conninfo: str, since: datetime | None, tell: Callable[[str], object]) -> None:

@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
         if isinstance(error, OSError):
             raise PillarboxError(f"{error.filename}: {error.strerror}; nothing was written") from None
         raise
-    _tell(options, folder, answer, published, None if fault else admin, fault)
+    _print(options, folder, answer, published, None if fault else admin, fault)
     if fault:
         add = f"pillarbox principal add {admin} --role admin --role sender --config {folder}"
         left = f"the files are there; once PostgreSQL answers, type: pillarbox migrate --config {folder} && {add}"
@@ -180,7 +180,7 @@ def _prepare(smtpd: SmtpdConfig, admin: str) -> str | None:
     return None
 
 
-def _tell(
+def _print(
     options: argparse.Namespace,
     folder: Path,
     answer: Answers,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from operate.partitions.balance import weigh
 from operate.partitions.layout import DEFAULT, PREFIX, natural, suffix_of, yaml
-from operate.partitions.look import told
+from operate.partitions.look import leaves_shape
 from operate.partitions.plan import script
 from scripts.output import records
 from scripts.output.table import Column, Table
@@ -31,7 +31,7 @@ _AS_WANTED: Final = "the leaves are as wanted"
 def leaves(state: State, counts: Counts, faults: Sequence[Fault], wanted: Layout, *, as_json: bool) -> None:
     """The leaves with their ids, recipients and bytes; what is wrong with them; whether smtpd.yaml agrees."""
     if as_json:
-        records.one(told(state, counts, faults, wanted).model_dump())
+        records.one(leaves_shape(state, counts, faults, wanted).model_dump())
         return
     rows = []
     for leaf in state.leaves:

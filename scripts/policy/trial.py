@@ -143,7 +143,7 @@ async def _session(
             outcome.rejected[str(recipient)] = replies.R554_RELAY_DENIED
             continue
         decision, _ = await session.rcptto(recipient)
-        outcome.told.append(_told("rcptto", decision, recipient))
+        outcome.told.append(_phase_report("rcptto", decision, recipient))
         if not decision.accepted:
             outcome.rejected[str(recipient)] = decision.reply or ""
     if len(outcome.rejected) == len(asked.recipients):
@@ -183,12 +183,12 @@ def _limits(config: SmtpdConfig, asked: TriedMail) -> DataPhase:
 
 def _passes(outcome: Trial, phase: str, decision: Decision) -> bool:
     """Write down a phase; whether it lets the client go on."""
-    outcome.told.append(_told(phase, decision))
+    outcome.told.append(_phase_report(phase, decision))
     outcome.refused = None if decision.accepted else decision.reply
     return decision.accepted
 
 
-def _told(phase: str, decision: Decision, recipient: Address | None = None) -> PhaseReport:
+def _phase_report(phase: str, decision: Decision, recipient: Address | None = None) -> PhaseReport:
     return PhaseReport(
         phase,
         None if recipient is None else str(recipient),

@@ -42,18 +42,18 @@ def digest(options: argparse.Namespace) -> int:
         chosen = operation.chosen(access, options.ids)
         if not options.yes:
             for quarantine in chosen:
-                _tell(options, await operation.digest(connection, settings, quarantine, send=False))
+                _print(options, await operation.digest(connection, settings, quarantine, send=False))
             if not await consent.agreed(options, "quarantine digest"):
                 return
         operation.check_spooling(access)
         for quarantine in chosen:
-            _tell(options, await operation.digest(connection, settings, quarantine, send=True))
+            _print(options, await operation.digest(connection, settings, quarantine, send=True))
 
     run(options, go)
     return 0
 
 
-def _tell(options: argparse.Namespace, told: Digest) -> None:
+def _print(options: argparse.Namespace, told: Digest) -> None:
     """One quarantine's digest; its text where it was not sent."""
     if options.json:
         records.one(told.model_dump(mode="json"))

@@ -98,7 +98,7 @@ def told_if_interrupted(change: Change, done: Done) -> AbstractContextManager[No
 def tell(options: argparse.Namespace, change: Change, done: Done) -> None:
     """Show the result."""
     if options.json:
-        records.one(done.told().model_dump())
+        records.one(done.as_shape().model_dump())
         return
     why = "done before the same command was cut off" if change.resumes else "claimed by a worker"
     skipped = f"; {done.skipped} skipped, {why}" if done.skipped else ""

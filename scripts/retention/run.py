@@ -117,7 +117,7 @@ async def _retention(
     forgotten = None
     if keep_audit is not None and old is not None and old.commands and old.allowed:
         forgotten = await _forget(connection, options, keep_audit, clock.now - keep_audit, old.commands)
-    _tell(options, found, forgotten)
+    _print(options, found, forgotten)
     return 0
 
 
@@ -146,7 +146,7 @@ def _show(
 ) -> None:
     """Show the mail that would be deleted."""
     if options.json:
-        told: list[dict[str, Any]] = [_told(each) for each in found]
+        told: list[dict[str, Any]] = [_fields(each) for each in found]
         if old is not None and keep_audit is not None:
             told.append({"table": "audit", "keep": format_duration(keep_audit), "commands": old.commands})
         records.lines(told)
@@ -164,10 +164,10 @@ def _cells(each: RuleRun) -> tuple[object, ...]:
     return each.rule.name, _keep(each.rule), row.recipients, f"{row.bytes / 2**20:.1f}", row.oldest
 
 
-def _tell(options: argparse.Namespace, found: list[RuleRun], forgotten: Done | None) -> None:
+def _print(options: argparse.Namespace, found: list[RuleRun], forgotten: Done | None) -> None:
     """Show the deleted mail."""
     if options.json:
-        told = [_told(each) for each in found]
+        told = [_fields(each) for each in found]
         if forgotten is not None:
             told.append({"table": "audit", "audit": forgotten.audit, "done": forgotten.done})
         records.lines(told)
@@ -184,7 +184,7 @@ def _tell(options: argparse.Namespace, found: list[RuleRun], forgotten: Done | N
         print("no held mail is older than its retention")
 
 
-def _told(each: RuleRun) -> dict[str, Any]:
+def _fields(each: RuleRun) -> dict[str, Any]:
     """One rule for programs."""
     told: dict[str, Any] = {"quarantine": each.rule.quarantine, "keep": _keep(each.rule)}
     if each.asking is not None:

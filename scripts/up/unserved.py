@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from operate import partition_ids
 from operate.doctor import workers
 from operate.doctor.conditions import prove
-from shared.postgres import database
-from shared.postgres.coverage import nobody
+from shared.postgres import coverage, database
 
 if TYPE_CHECKING:
     from shared.config.queued.settings import QueuedConfig
@@ -28,7 +27,11 @@ async def unserved(connection: database.Connection, smtpd: SmtpdConfig, queued: 
         proofs = [await prove(connection, where, partids, ()) for where in sorted(wheres)]
     except database.REFUSAL as error:
         return [f"PostgreSQL cannot say whether every partition has a worker: {database.reason(error)}"]
-    missing = nobody(partids, [proof.answers for proof in proofs]) if all(proof.answers for proof in proofs) else []
+    missing = (
+        coverage.unserved(partids, [proof.answers for proof in proofs])
+        if all(proof.answers for proof in proofs)
+        else []
+    )
     if not missing:
         return []
     return [f"no worker serves {workers.names(missing)}: such mail waits; name it in a worker's `where` in queued.yaml"]

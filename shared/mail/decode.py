@@ -51,20 +51,20 @@ def decoded_or_cut(value: bytes) -> tuple[str, bool]:
 
 def without_words(text: str) -> str:
     """A text in which every encoded word is what it means; in time that grows with its length."""
-    told: list[str] = []
+    pieces: list[str] = []
     held, charset = b"", ""  # words side by side in one charset: a character may be spread over two
     at = 0
     for word in _WORD.finditer(text):
         between = text[at : word.start()]
         if held and (between.strip() or word[1].lower() != charset):
-            told.append(characters(held, charset))
+            pieces.append(characters(held, charset))
             held = b""
         if between.strip() or not at:
-            told.append(between)
+            pieces.append(between)
         charset, at = word[1].lower(), word.end()
         held += from_base64(word[3].encode()) if word[2] in "bB" else quopri.decodestring(word[3].encode(), header=True)
-    told += [characters(held, charset) if held else "", text[at:]]
-    return "".join(told)
+    pieces += [characters(held, charset) if held else "", text[at:]]
+    return "".join(pieces)
 
 
 def from_base64(octets: bytes) -> bytes:

@@ -82,8 +82,8 @@ class ProcessCounts:
             self._watchers[event] = [self._fed(feed) for feed in feeds]
         for event, (level, _) in EVENTS.items():
             if level >= WARNING:
-                told = (event, logging.getLevelName(level).lower())
-                self._watchers.setdefault(event, []).append(self._fed(Feed(EVENTS_TOTAL, told)))
+                severity = (event, logging.getLevelName(level).lower())
+                self._watchers.setdefault(event, []).append(self._fed(Feed(EVENTS_TOTAL, severity)))
 
     def watchers(self) -> Mapping[str, list[Watcher]]:
         """The watchers by event."""

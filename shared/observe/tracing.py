@@ -104,7 +104,7 @@ def setup(settings: Tracing, service: str, instance: str) -> None:
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     timeout = settings.timeout.total_seconds()
     exporter = OTLPSpanExporter(endpoint=settings.endpoint, timeout=timeout)
-    begin_with(_Told(exporter), settings, f"pillarbox {service}", instance)
+    begin_with(_ReportingExporter(exporter), settings, f"pillarbox {service}", instance)
 
 
 def begin_with(exporter: Any, settings: Tracing, service: str, instance: str) -> None:
@@ -188,7 +188,7 @@ def _plain(attributes: Mapping[str, object]) -> dict[str, str | int | float | bo
     }
 
 
-class _Told:
+class _ReportingExporter:
     """An exporter whose failures are an event; it is asked in a thread of OpenTelemetry's (a SpanExporter)."""
 
     def __init__(self, exporter: SpanExporter) -> None:

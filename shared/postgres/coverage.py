@@ -37,7 +37,7 @@ def judge(left: str) -> Serves:
     return {"true": Serves.ALL, "false": Serves.NONE, "NULL::boolean": Serves.NONE}.get(left, Serves.PART)
 
 
-def nobody(partids: Iterable[Partid], answers: Iterable[Mapping[Partid, Serves]]) -> list[Partid]:
+def unserved(partids: Iterable[Partid], answers: Iterable[Mapping[Partid, Serves]]) -> list[Partid]:
     """The ids of which every answer says none."""
     known = list(answers)
     return [partid for partid in partids if all(answer[partid] is Serves.NONE for answer in known)]

@@ -218,7 +218,7 @@ class _Insist:
     tell: Tell
 
     def __call__[T](self, what: str, step: Callable[[], T]) -> T:
-        waited, pause, timeout, told = 0.0, _FIRST_PAUSE, LOCK_TIMEOUT, False
+        waited, pause, timeout, reported = 0.0, _FIRST_PAUSE, LOCK_TIMEOUT, False
         while True:
             first = not _present(self.connection)
             try:
@@ -240,9 +240,9 @@ class _Insist:
                 if pause == _LONGEST_PAUSE:
                     holders, autovacuum = self._holders()
                     timeout = _PAST_AUTOVACUUM if autovacuum else LOCK_TIMEOUT
-                    if not told:
+                    if not reported:
                         self.tell(f"{what} waits for locks held by {holders}")
-                        told = True
+                        reported = True
             slept = pause * random.uniform(0.5, 1.5)
             sleep(slept)
             waited += slept

@@ -60,7 +60,7 @@ async def listen(
     seconds; without a pool nothing is probed.
     """
     listener = _Listener(where, due, pool, probe, signals or {})
-    pause, told = _FIRST_PAUSE, False
+    pause, logged = _FIRST_PAUSE, False
     while True:
         connection: database.Connection | None = None
         listener.heard = pool is None
@@ -84,9 +84,9 @@ async def listen(
                 events.emit("wakeup.deaf", seconds=wait)
             else:
                 wait = _jittered(_SWALLOWED_PAUSE)
-                if not told:
+                if not logged:
                     events.emit("wakeup.swallowed", hint=_HINT, seconds=wait)
-                told = True
+                logged = True
         finally:
             if connection is not None:
                 await connection.close()

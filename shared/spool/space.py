@@ -69,7 +69,7 @@ class Headroom:
         self._least = least
         self._low = False
 
-    def tell(self, volume: Volume) -> None:
+    def measured(self, volume: Volume) -> None:
         """The volume that has least room has so much now."""
         self.free = volume.free
         if not self._low and volume.free < self._least:
@@ -156,15 +156,15 @@ class Space:
             # The one that reports no more has perhaps left; reports of other hosts still count.
             self._lost(f"{old[0].host}:{old[0].path} was last reported {old[0].age.total_seconds():.0f} s ago")
             if fresh:
-                self.room.tell(min(fresh, key=lambda volume: volume.free))
+                self.room.measured(min(fresh, key=lambda volume: volume.free))
         elif fresh:
-            self._told(fresh)
+            self._measured(fresh)
         elif self.room.forget():  # else there was never a report: `pillarbox doctor` says so
             self._lost("the last report is too old, and no new one arrives")
 
-    def _told(self, volumes: Sequence[Volume]) -> None:
+    def _measured(self, volumes: Sequence[Volume]) -> None:
         self._unknown = None
-        self.room.tell(min(volumes, key=lambda volume: volume.free))
+        self.room.measured(min(volumes, key=lambda volume: volume.free))
 
     def _lost(self, why: str, *, away: bool = False) -> None:
         self.room.free = None

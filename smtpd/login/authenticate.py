@@ -219,9 +219,9 @@ class Authentication:
         async def look() -> User:
             user = await self._users.find(name) if name else None
             costs = (await self._users.costs()).hashes or {OURS}
-            nobody = unknown_hash(cost_of_unknown(self._secret, name, "hash", costs))
+            decoy = unknown_hash(cost_of_unknown(self._secret, name, "hash", costs))
             known = None if user is None else user.argon2
-            right = await self._hashing.check(known or nobody, password.decode(errors="surrogateescape"))
+            right = await self._hashing.check(known or decoy, password.decode(errors="surrogateescape"))
             return _allowed(user, name, right=right)
 
         return await self._proofs.judged(login.client.address, name, login.mechanism, look)
@@ -236,10 +236,10 @@ class Authentication:
             raise NotProven(str(refused)) from None
         user = await self._find(name, client)
         costs = (await self._users.costs()).iterations or {self._settings.iterations}
-        nobody = unknown_keys(self._secret, name, costs)
+        decoy = unknown_keys(self._secret, name, costs)
         keys = None if user is None else user.scram
         try:
-            answer = await login.challenge(server.challenge(keys or nobody))
+            answer = await login.challenge(server.challenge(keys or decoy))
         except BaseException:  # it has seen what it may have come for
             await self._proofs.failed(client.address, login.mechanism, NotProven("cancelled before its proof", name))
             raise

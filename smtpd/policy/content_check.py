@@ -80,7 +80,7 @@ class ContentChecker:
     async def _ask(self, content: bytes, envelope: Envelope) -> HttpAnswer:
         try:
             async with asyncio.timeout(self._seconds), self._free:
-                return await self._http.ask("POST", self._url, _told(envelope), content)
+                return await self._http.ask("POST", self._url, _headers(envelope), content)
         except TimeoutError:
             raise HttpFailed(f"no answer within {self._seconds:g} s") from None
 
@@ -108,22 +108,22 @@ def read_answer(answer: HttpAnswer) -> CheckResult:
     )
 
 
-def _told(envelope: Envelope) -> list[tuple[str, str]]:
+def _headers(envelope: Envelope) -> list[tuple[str, str]]:
     """The request's header fields; everything a client said is made one line."""
-    told = [
+    headers = [
         ("IP", envelope.client if envelope.client != UNKNOWN else None),
         ("Hostname", envelope.clientname),
         ("Helo", envelope.helo),
         ("User", envelope.user),
         ("From", envelope.sender),
-        *(("Rcpt", recipient) for recipient in _told_recipients(envelope.recipients)),
+        *(("Rcpt", recipient) for recipient in _recipient_headers(envelope.recipients)),
         ("TLS-Version", envelope.tls),
         ("Queue-Id", envelope.queueid),
     ]
-    return [(name, one_line(value).strip()) for name, value in told if value]
+    return [(name, one_line(value).strip()) for name, value in headers if value]
 
 
-def _told_recipients(recipients: Iterable[str]) -> Iterator[str]:
+def _recipient_headers(recipients: Iterable[str]) -> Iterator[str]:
     """As many as the request has room for: a message is not put off because it has many recipients."""
     room = _MOST_RECIPIENTS
     for recipient in recipients:

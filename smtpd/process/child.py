@@ -34,22 +34,22 @@ ALIVE: Final = 5.0  # seconds between two signs of life
 async def run(number: int) -> None:
     """Serve as the supervisor at the other end of this file descriptor says, until a signal comes."""
     channel = await Channel.over(socket.socket(fileno=number))
-    told = await channel.receive()
-    if told is None:
+    received = await channel.receive()
+    if received is None:
         return
-    config = smtpd_from(told["values"])
-    if told["reload"] is not None:
-        config, _ = reload.effective(config, smtpd_from(told["reload"]))
+    config = smtpd_from(received["values"])
+    if received["reload"] is not None:
+        config, _ = reload.effective(config, smtpd_from(received["reload"]))
     events.setup(config.environment.log.level)
-    doors = [Bound(server, listener, socket.socket(fileno=door)) for server, listener, door in told["doors"]]
+    doors = [Bound(server, listener, socket.socket(fileno=door)) for server, listener, door in received["doors"]]
     counts = RemoteCounts(channel.send, config.processes)
-    serving = Serving(config, told["conninfo"], counts)
+    serving = Serving(config, received["conninfo"], counts)
     await serving.open(doors)
-    tracing.setup(config.tracing, "smtpd", told["name"])
+    tracing.setup(config.tracing, "smtpd", received["name"])
     with ExitStack() as stack:
         reporting = None
         if config.metrics.listen is not None:
-            reporting = Reporting(stack.enter_context(counting()), serving, told["name"])
+            reporting = Reporting(stack.enter_context(counting()), serving, received["name"])
         parts = {
             **serving.parts(),
             "channel": _listen(channel, serving, counts, config, reporting),

@@ -123,7 +123,7 @@ async def observing(settings: SmtpdMetrics, told: ProcessFigures, conninfo: str)
     if settings.listen is None:
         yield None
         return
-    health = Health(told.trouble)
+    health = Health(figures.trouble)
     async with AsyncExitStack() as stack:
         counts = stack.enter_context(counting())
         stack.enter_context(events.watched(health.watchers()))

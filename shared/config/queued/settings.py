@@ -197,7 +197,7 @@ class QueuedConfig(Section):
     suppression: Suppression = section(
         Suppression, "Which addresses get no mail, and how workers learn of them from bounces and feedback reports."
     )
-    webhooks: Webhooks = section(Webhooks, "HTTP endpoints that are told what becomes of mail.")
+    webhooks: Webhooks = section(Webhooks, "HTTP endpoints that receive events about mail.")
     shutdown: Shutdown = section(Shutdown, "How a worker stops.")
     maintenance: Maintenance = section(Maintenance, "Maintenance of the database by workers.")
     metrics: Metrics = section(Metrics, "Metrics and health pages over HTTP.")

@@ -72,7 +72,7 @@ class WebhookEndpoint(Section):
 
 
 class Webhooks(Section):
-    """HTTP endpoints that are told what becomes of mail."""
+    """HTTP endpoints that receive events about mail."""
 
     enabled: Truth = setting(True, "Whether this worker may bring events to endpoints; one worker does.", unit="truth")
     timeout: Interval = setting("15s", "How long a request may take.", unit="duration")

@@ -86,7 +86,7 @@ async def test_a_report_to_our_own_address_causes_no_notification(
     """It may come from a mail exchanger of ours, which may relay and passes on the parameters of its client."""
     await submitted(factory, b"", b" NOTIFY=" + ALL, **FRIENDS)
     [c] = await claim(database)
-    async with running_recorder(database, untold=screen.is_report) as recorder:
+    async with running_recorder(database, without_notice=screen.is_report) as recorder:
         match becomes:
             case "read":
                 results, left = await screen.look([c], b"Subject: not a report\r\n\r\n")
@@ -97,7 +97,7 @@ async def test_a_report_to_our_own_address_causes_no_notification(
                 schedule = Retry.model_validate({"notice": "1h"})
                 old = c._replace(received=c.received - timedelta(hours=2))
                 results, parked, _ = aged(
-                    (old,), Deferral(600.0, "suspended", stopped="us"), schedule, tells=recorder.tells
+                    (old,), Deferral(600.0, "suspended", stopped="us"), schedule, may_notify=recorder.may_notify
                 )
                 assert (results, parked) == ([], (old,))
         recorder.add(results)

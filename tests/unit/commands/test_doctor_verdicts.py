@@ -19,7 +19,7 @@ from operate.doctor.checks import CHECKS, Finding, Limits, Severity, graded, lis
 from operate.doctor.conditions import homes
 from operate.doctor.workers import Proof, Server
 from queued.claiming.whole_leaves import opened
-from shared.postgres.coverage import Partid, Serves, configured, judge, nobody
+from shared.postgres.coverage import Partid, Serves, configured, judge, unserved
 
 LIMITS = Limits()
 A, P, N = Serves.ALL, Serves.PART, Serves.NONE
@@ -177,8 +177,8 @@ def test_a_condition_simplified_by_the_planner_shows_what_it_serves(left: str, s
 
 def test_partition_ids_are_the_hashed_the_named_and_null() -> None:
     assert configured(2, "2", "vip") == ["1", "2", "vip", None]
-    assert nobody(["1", None], []) == ["1", None]
-    assert nobody(["1", None], [{"1": P, None: N}]) == [None]
+    assert unserved(["1", None], []) == ["1", None]
+    assert unserved(["1", None], [{"1": P, None: N}]) == [None]
 
 
 def test_the_leaves_of_a_plan_and_of_a_condition_are_found() -> None:

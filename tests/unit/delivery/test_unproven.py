@@ -61,8 +61,8 @@ def test_retries_take_half_of_the_share_and_first_tries_all_of_it() -> None:
     unproven = Unproven(1000)
     entered = [unproven.enter(again(n), 0.0) for n in range(1000)]
     assert sum(entered) == 375
-    assert unproven.crowded(again(1))
-    assert not unproven.crowded(first(1))
+    assert unproven.has_no_room(again(1))
+    assert not unproven.has_no_room(first(1))
     entered = [unproven.enter(first(n), 0.0) for n in range(1000)]
     assert sum(entered) == 375
     unproven = Unproven(1000)

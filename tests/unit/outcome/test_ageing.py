@@ -96,7 +96,7 @@ def test_recipients_are_divided_into_expired_notified_and_waiting() -> None:
         recipient(3, 5 * HOUR, noticed=True),
         recipient(4, HOUR),
     )
-    results, parked, until = aged((old, late, notified_before, young), SUSPENDED, SCHEDULE, tells=lambda _: True)
+    results, parked, until = aged((old, late, notified_before, young), SUSPENDED, SCHEDULE, may_notify=lambda _: True)
     assert parked == (notified_before, young)
     assert until == SUSPENDED
     given_up, notified = results
@@ -112,19 +112,19 @@ def test_recipients_are_divided_into_expired_notified_and_waiting() -> None:
 def test_recipients_without_delay_notices_stay_parked() -> None:
     never = {"_dsn": {"notify": ["FAILURE"]}}
     silent = (recipient(1, 5 * HOUR, metadata=never), recipient(2, 5 * HOUR, sender=None))
-    assert aged(silent, SUSPENDED, SCHEDULE, tells=lambda _: True) == ([], silent, SUSPENDED)
+    assert aged(silent, SUSPENDED, SCHEDULE, may_notify=lambda _: True) == ([], silent, SUSPENDED)
     asking = (recipient(3, 5 * HOUR),)
-    assert aged(asking, SUSPENDED, SCHEDULE, tells=lambda _: False) == ([], asking, SUSPENDED)
+    assert aged(asking, SUSPENDED, SCHEDULE, may_notify=lambda _: False) == ([], asking, SUSPENDED)
 
 
 def test_recipients_are_parked_no_longer_than_their_age_limit() -> None:
     delivery = (recipient(1, HOUR), recipient(2, 120 * HOUR - timedelta(minutes=10), noticed=True))
-    results, parked, until = aged(delivery, CLOSED, SCHEDULE, tells=lambda _: True)
+    results, parked, until = aged(delivery, CLOSED, SCHEDULE, may_notify=lambda _: True)
     assert (results, parked, until.reason) == ([], delivery, CLOSED.reason)
     assert until.seconds == pytest.approx(600, abs=5)
 
 
 def test_mail_expired_behind_a_dead_host_has_scope_destination() -> None:
-    [result], _, _ = aged((recipient(1, 200 * HOUR),), DEAD, SCHEDULE, tells=lambda _: True)
+    [result], _, _ = aged((recipient(1, 200 * HOUR),), DEAD, SCHEDULE, may_notify=lambda _: True)
     assert result.outcome.scope == "destination"
     assert result.outcome.text == "delivery time expired: example.com does not answer: connection refused"

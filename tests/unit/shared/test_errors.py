@@ -13,7 +13,7 @@ import shlex
 import psycopg
 import pytest
 
-from shared.errors import ConfigError, cause, in_words, told
+from shared.errors import ConfigError, cause, error_text, in_words
 from shared.observe.events import quote
 from shared.postgres import database
 
@@ -51,5 +51,5 @@ def test_a_refused_connection_has_the_same_cause_in_every_event_loop() -> None:
 
 
 def test_an_unexpected_error_is_reported_with_its_type() -> None:
-    assert told(ConfigError("queued.yaml:3: no")) == "queued.yaml:3: no"
-    assert told(KeyError("no")) == "KeyError('no')"
+    assert error_text(ConfigError("queued.yaml:3: no")) == "queued.yaml:3: no"
+    assert error_text(KeyError("no")) == "KeyError('no')"

@@ -19,7 +19,7 @@ LEAST = 1000
 
 
 def measured(room: Headroom, free: int) -> None:
-    room.tell(Volume("/pg", free, 10_000))
+    room.measured(Volume("/pg", free, 10_000))
 
 
 def test_mail_is_accepted_before_the_first_measurement() -> None:
