@@ -6,7 +6,9 @@ PY := .venv/bin/python
 PYTEST := JAVA_HOME="$(CURDIR)/.tools/java" $(PY) -m pytest
 # Most tests wait for other processes, so two run at a time on each processor. conftest.py groups tests that share state.
 AT_ONCE := -n $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) ))) --dist loadfile --no-loadscope-reorder
-# The rings that take minutes; `make test-all` runs them too.
+# The rings that take minutes; `make test-all` runs them too. Besides the crash matrix and the benchmarks' tests: packages
+# are built and installed from an index into new environments, and of analytics a cluster of Spark and one with Spark
+# Connect are started, every command of its pages runs as a process with a Java of its own, and streams are killed.
 HEAVY := tests/chaos tests/integration/bench tests/package $(addprefix tests/analytics/,test_cluster.py test_pages.py test_stream_killed.py)
 POSTGRES15 := /usr/lib/postgresql/15/bin/postgres
 # The tests that query PostgreSQL also run on its oldest supported version; the other folders do not depend on it.

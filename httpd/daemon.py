@@ -26,7 +26,7 @@ from httpd.tally import Tally
 from shared import event_loop, lifecycle, var_folder
 from shared.config.httpd.load import load_httpd, read_httpd
 from shared.config.validate import naming
-from shared.errors import ListenFailed, told
+from shared.errors import ListenFailed, error_text
 from shared.observe import events
 from shared.observe.httpd_table import HTTPD
 from shared.postgres import database, migrate
@@ -102,7 +102,7 @@ class _Daemon:
                 await serving.use(config)
                 self._use(config, ignored)
             except Exception as error:  # noqa: BLE001 - after any error the running configuration stays
-                events.emit("daemon.reload_refused", error=told(error))
+                events.emit("daemon.reload_refused", error=error_text(error))
                 return
             events.emit("daemon.reloaded")
 
@@ -140,7 +140,7 @@ class _Daemon:
                         await prover.use(config)
                         self._use(config, ignored)
                     except Exception as error:  # noqa: BLE001 - after any error the running configuration stays
-                        events.emit("daemon.reload_refused", error=told(error))
+                        events.emit("daemon.reload_refused", error=error_text(error))
                         return
                     if refusals := await supervisor.reload(values):
                         events.emit("daemon.reload_refused", error="; ".join(refusals))

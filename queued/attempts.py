@@ -251,7 +251,7 @@ class Attempts:
         if transport is not None:
             old, delivery, until = aged(
                 *(delivery, until, transport.settings.retry),
-                tells=self._recorder.tells,
+                may_notify=self._recorder.may_notify,
                 kept=partial(self._waits_for_login, transport),
             )
             if old:

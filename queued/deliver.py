@@ -175,7 +175,7 @@ class Transport:
         if (wanted := wants_login(each.outcome for each in judged)) is not None:
             login = {"user": None, "mechanism": None}  # the host misses one; refused ones tell of themselves
             events.emit("auth.refused", transport=self.settings.id, remote=remote, error=wanted.text, **login)
-        told = None if talk_kept is None else str(talk_kept)
+        lines = None if talk_kept is None else str(talk_kept)
         return [
             self._settled(
                 *(c, outcome, reply, remote, duration),

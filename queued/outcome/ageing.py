@@ -65,13 +65,13 @@ def aged(
     until: Deferral,
     schedule: RetrySchedule,
     *,
-    tells: Callable[[Claimed], bool],
+    may_notify: Callable[[Claimed], bool],
     kept: Callable[[Claimed], bool] = lambda _: False,
 ) -> Aged:
     """The results of recipients that are given up, or whose sender is notified, once: these count as tries.
 
-    tells: whether the sender may be notified of a recipient's result. kept: whether it stays, or did until just now,
-    because our login is refused.
+    may_notify: whether the sender may be notified of a recipient's result. kept: whether it stays, or did until just
+    now, because our login is refused.
     """
     results: list[Result] = []
     parked: list[Claimed] = []

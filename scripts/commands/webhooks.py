@@ -1,4 +1,4 @@
-"""webhooks — `pillarbox webhooks`: HTTP endpoints that are told what becomes of mail
+"""webhooks — `pillarbox webhooks`: HTTP endpoints that receive events about mail
 
 Owns: the command line of operate/webhooks.
 Guarantees: a secret is printed once, when it is made, and by no other verb. `pillarbox queue undo` undoes a change.

@@ -143,11 +143,11 @@ class Space:
                 else:
                     found.append(look.result())
         if not troubles:
-            self._told(found)
+            self._measured(found)
             return
         self._lost("; ".join(troubles))
         if found:
-            self.room.tell(min(found, key=lambda volume: volume.free))
+            self.room.measured(min(found, key=lambda volume: volume.free))
 
     async def _ask(self, connection: database.Connection) -> None:
         rows = await database.fetch(connection, "volume_figures")

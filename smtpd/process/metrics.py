@@ -115,7 +115,7 @@ def counting() -> Iterator[ProcessCounts]:
 
 
 @asynccontextmanager
-async def observing(settings: SmtpdMetrics, told: ProcessFigures, conninfo: str) -> AsyncIterator[str | None]:
+async def observing(settings: SmtpdMetrics, figures: ProcessFigures, conninfo: str) -> AsyncIterator[str | None]:
     """Count, and answer over HTTP, as long as the block lasts; the address as bound, None when that is off.
 
     How much mail is queued is said here too, for there may be no worker that could say it.
@@ -133,8 +133,10 @@ async def observing(settings: SmtpdMetrics, told: ProcessFigures, conninfo: str)
         stack.push_async_callback(queue.close)
 
         async def metrics() -> Page:
-            totals = await told.totals(counts.totals)
-            return Page(totals.exposition([*await told.readings(), *(await queue.answer() or [])]), type=CONTENT_TYPE)
+            totals = await figures.totals(counts.totals)
+            return Page(
+                totals.exposition([*await figures.readings(), *(await queue.answer() or [])]), type=CONTENT_TYPE
+            )
 
         bound = await stack.enter_async_context(serving(settings.listen, health, metrics))
         yield bound

@@ -17,8 +17,8 @@ from queued.smtp import wire
 from queued.smtp.client import SmtpConnection
 from queued.smtp.transaction import ConversationError, Timeouts
 from queued.tls.demanded import TlsWanted
-from tests.fixtures.heard import PATIENCE
 from tests.fixtures.peers.tls_peer import server_context
+from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -45,7 +45,7 @@ def values(uri: str, folder: Path) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def supervised(uri: str, folder: Path, *, stuck: float = 20.0) -> AsyncIterator[int]:
+async def supervised(uri: str, folder: Path, *, stuck: float = 60.0) -> AsyncIterator[int]:
     """The port of two children that are kept up as long as the block."""
     told = values(uri, folder)
     doors = sockets.bind(smtpd_from(told))

@@ -52,7 +52,7 @@ def test_the_fate_of_mail_that_stays_for_our_login(until: Deferral, days: float,
 def test_a_suspend_ends_as_usual_the_mail_that_stays_for_our_login() -> None:
     for refused in (True, False):
         c = recipient(1, 121 * HOUR, login_refused=refused)
-        [result], _, _ = aged((c,), SUSPENDED, SCHEDULE, tells=lambda _: True, kept=lambda c: c.login_refused)
+        [result], _, _ = aged((c,), SUSPENDED, SCHEDULE, may_notify=lambda _: True, kept=lambda c: c.login_refused)
         assert result.result == "expired"
 
 
