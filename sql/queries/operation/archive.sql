@@ -1,4 +1,4 @@
--- Finished mail.
+-- The archive: finished recipients for people who look for them.
 
 -- name: archive_find
 -- Finished recipients that fit a condition, the latest first, within a stretch of time and before a place in the list. The stretch
