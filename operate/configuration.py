@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pydantic import BaseModel
-
     from shared.config.yaml_source import KeyPath
 
 _LONGEST: Final = 500  # characters of a value
@@ -45,7 +43,7 @@ class File(NamedTuple):
 
 def read(path: Path, kind: str) -> File:
     """The file at this path. kind: smtpd, queued, httpd or collect."""
-    model: type[BaseModel] = SCHEMAS[f"{kind}.schema.json"]
+    model = SCHEMAS[f"{kind}.schema.json"]
     source = load_yaml(path, os.environ)
     validated(model, source)
     known = dict(keys(model))
