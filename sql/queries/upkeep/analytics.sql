@@ -204,10 +204,10 @@ SELECT setval('pillarbox.attempts_id_seq', nextval('pillarbox.attempts_id_seq') 
 SELECT set_config(%(name)s, %(value)s, false)
 
 -- name: analytics_sizes
--- Days of history and the octets that each takes, with its indexes.
+-- Days of history that have rows, and the octets that each takes, with its indexes.
 SELECT %(table)s AS history, to_date(right(c.relname, 8), 'YYYYMMDD') AS day, pg_total_relation_size(c.oid) AS octets
   FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
- WHERE i.inhparent = to_regclass('pillarbox.' || %(table)s) AND c.relname ~ '_\d{8}$' AND NOT i.inhdetachpending
+ WHERE i.inhparent = to_regclass('pillarbox.' || %(table)s) AND c.relname ~ '_\d{8}$' AND NOT i.inhdetachpending AND pg_relation_size(c.oid) > 0
  ORDER BY day
 
 -- name: analytics_unknown_recipients
