@@ -171,6 +171,7 @@ class Webhook(Shape):
     who: str = meaning("Who added it.")
     made: datetime = meaning("When.")
     secrets: int = meaning("How many secrets sign its requests.")
+    at: datetime = meaning("Up to when it has looked for events.")
     sent: int = meaning("How many events it took.")
     last_sent: datetime | None = meaning("When it took the last.")
     tries: int = meaning("How many requests in a row it did not take.")

@@ -164,7 +164,7 @@ BEGIN
     GET DIAGNOSTICS more = ROW_COUNT;
     forgotten := greatest(forgotten, more);
     DELETE FROM report_alarms a WHERE a.id = ANY (ARRAY(
-        SELECT o.id FROM report_alarms o WHERE o.made < at - keep ORDER BY o.made LIMIT batch FOR UPDATE SKIP LOCKED));
+        SELECT o.id FROM report_alarms o WHERE o.made < maintain_forget_notices.at - keep ORDER BY o.made LIMIT batch FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS more = ROW_COUNT;
     RETURN greatest(forgotten, more);
 END $$;

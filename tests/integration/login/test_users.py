@@ -147,8 +147,8 @@ async def test_the_costs_of_all_verifiers_are_known(factory: Factory, logins: Lo
     try:
         assert await both.costs() == costs(set(), {cheap})
         for number, entry in enumerate(entries):
-            file.add(f"user {number}", entry)
-            await asyncio.to_thread(table.add, f"user {number}", entry)
+            file.add(f"user{number}", entry)
+            await asyncio.to_thread(table.add, f"user{number}", entry)
         assert await of_file.find("anybody") is None
         assert await of_file.costs() == costs({4096, 5000}, {cheap, dear})
         assert await of_table.costs() == Costs()
