@@ -83,5 +83,5 @@ def test_dead_links_and_pages_left_out_fail_the_build(tmp_path: Path) -> None:
     )
     done = build(tmp_path / "mkdocs.yml", tmp_path / "site")
     assert done.returncode == 1
-    for fault in ("'gone.md'", "'two.md#gone'", "../gone.txt", "three.md", "4 warnings"):
+    for fault in ("'gone.md'", "'two.md#gone'", "../gone.txt", "three.md"):
         assert fault in done.stderr, done.stderr
