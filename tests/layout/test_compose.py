@@ -2,7 +2,7 @@
 
 Guarantees: every command names a module or command of ours, every configuration written there loads, and each worker
     of that configuration has exactly one service.
-Bugs: Docker itself is not asked; a mistake in Compose's own grammar shows only when the system is brought up.
+Bugs: Docker itself is not asked; `make compose-test` brings the system up.
 """
 
 from __future__ import annotations
