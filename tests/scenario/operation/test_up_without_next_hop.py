@@ -135,7 +135,7 @@ async def survives_postgresql(folder: Path, up: Up, sample: Sample, port: int) -
 
     def over() -> bool:
         said = up.err.read_text()
-        return 1 <= said.count(" warning database.lost ") == said.count(" info database.back ")
+        return 1 <= said.count(" error database.lost ") == said.count(" info database.back ")
 
     await eventually(over, "smtpd and the worker have it back")
 
