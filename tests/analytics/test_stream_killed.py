@@ -132,8 +132,9 @@ def test_a_stream_killed_at_any_step_counts_each_attempt_once(
             insert(other[step], 0, 10)
             insert(other[step], 4, 20)  # late, within the watermark
             late[step].commit()
-            insert(other[step], 30, 50, "beyond")  # later than the watermark, into minutes that are final
             query = stream.start(spark, uri, stream.stored(uri), tmp_path / step, every=1)
+            query.processAllAvailable()
+            insert(other[step], 30, 50, "beyond")  # later than the watermark, into minutes that are final
             query.processAllAvailable()
             query.stop()
             assert other[step].execute(_FIGURES).fetchall() == other[step].execute(_COUNTED).fetchall(), step
