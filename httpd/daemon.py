@@ -24,7 +24,7 @@ from httpd.server import door
 from httpd.server.certificate import Certificate
 from httpd.tally import Tally
 from shared import event_loop, lifecycle, var_folder
-from shared.config.httpd.load import load_httpd, read_httpd
+from shared.config.httpd.load import read_httpd
 from shared.config.validate import naming
 from shared.errors import ListenFailed, error_text
 from shared.observe import events
@@ -36,7 +36,7 @@ from smtpd.process.supervisor import Program, Supervisor
 from smtpd.rates.server import LocalRateCounts, RateServer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
     from shared.config.httpd.settings import HttpdConfig
@@ -97,14 +97,8 @@ class _Daemon:
         )
 
         async def again() -> None:
-            try:
-                config, ignored = reload.effective(self._config, load_httpd(self._path))
-                await serving.use(config)
-                self._use(config, ignored)
-            except Exception as error:  # noqa: BLE001 - after any error the running configuration stays
-                events.emit("daemon.reload_refused", error=error_text(error))
-                return
-            events.emit("daemon.reloaded")
+            if await self._reloaded(serving.use) is not None:
+                events.emit("daemon.reloaded")
 
         figures = metrics.Alone(serving)
         try:
@@ -131,28 +125,29 @@ class _Daemon:
             try:
                 await supervisor.open()
 
+                async def prove(config: HttpdConfig) -> None:
+                    if self._certificate is not None and config.tls is not None:
+                        self._certificate.reload(config.tls)
+                    await prover.use(config)
+
                 async def again() -> None:
-                    try:
-                        wanted, values = read_httpd(self._path)
-                        config, ignored = reload.effective(self._config, wanted)
-                        if self._certificate is not None and config.tls is not None:
-                            self._certificate.reload(config.tls)
-                        await prover.use(config)
-                        self._use(config, ignored)
-                    except Exception as error:  # noqa: BLE001 - after any error the running configuration stays
-                        events.emit("daemon.reload_refused", error=error_text(error))
+                    values = await self._reloaded(prove)
+                    if values is None:
                         return
                     if refusals := await supervisor.reload(values):
                         events.emit("daemon.reload_refused", error="; ".join(refusals))
                     else:
                         events.emit("daemon.reloaded")
 
+                async def stop() -> None:
+                    # A child waits so long for requests, and then for changes; supervisor.stop adds its own patience.
+                    requests = 2 * self._config.shutdown.timeout.total_seconds()
+                    await supervisor.stop(requests + prover.patience)
+
                 try:
                     async with metrics.observing(config.metrics, supervisor.reports) as address:
                         started = self._started(address)
-                        await lifecycle.serve(
-                            supervisor.parts(), self._ready(), lambda: self._stop(supervisor), again, started=started
-                        )
+                        await lifecycle.serve(supervisor.parts(), self._ready(), stop, again, started=started)
                 except ListenFailed:
                     await supervisor.stop(0)
                     raise
@@ -170,17 +165,21 @@ class _Daemon:
         finally:
             await receiver.close()
 
-    async def _stop(self, supervisor: Supervisor) -> None:
-        # A child waits so long for requests, and then for changes; supervisor.stop adds its own patience.
-        requests = 2 * self._config.shutdown.timeout.total_seconds()
-        await supervisor.stop(requests + rules_of(self._path, self._config).spool.timeout.total_seconds())
-
-    def _use(self, config: HttpdConfig, ignored: list[str]) -> None:
+    async def _reloaded(self, use: Callable[[HttpdConfig], Awaitable[None]]) -> Values | None:
+        """Go on by the file as it is now, once `use` could; its values, or None where the running one stays."""
+        try:
+            wanted, values = read_httpd(self._path)
+            config, ignored = reload.effective(self._config, wanted)
+            await use(config)
+            var = rules_of(self._path, config).environment.var
+        except Exception as error:  # noqa: BLE001 - after any error the running configuration stays
+            events.emit("daemon.reload_refused", error=error_text(error))
+            return None
         if ignored:
             events.emit("daemon.reload_ignored", keys=", ".join(ignored))
-        self._config = config
-        self._mail.var = rules_of(self._path, config).environment.var
+        self._config, self._mail.var = config, var
         events.setup(config.environment.log.level)
+        return values
 
     def _ready(self) -> str:
         return f"listening {self._where}"

@@ -189,23 +189,22 @@ async def begin(
     connection: database.Connection, principal: str, argon2: str, span: timedelta, address: str, agent: str
 ) -> Begun | None:
     """Begin a session; None where the password was changed, or the person disabled, since it was compared."""
-    cookie = secrets.token_urlsafe(_OCTETS)
-    rows = await database.fetch(
-        connection, "web_session_begin", principal=principal, argon2=argon2, digest=digest(cookie),
-        seal=secrets.token_bytes(_OCTETS), span=span, address=address, agent=_printable(agent),
-    )  # fmt: skip
-    return Begun(rows[0].id, cookie) if rows else None
+    values = {"principal": principal, "argon2": argon2, "span": span, "address": address, "agent": agent}
+    return await _begun(connection, "web_session_begin", values)
 
 
 async def begin_named(
     connection: database.Connection, principal: str, span: timedelta, address: str, agent: str
 ) -> Begun | None:
-    """Begin a session for whom the identity provider has named; None where that is no person who may sign in."""
+    """Begin a session for the person whom the identity provider names; None if that person may not sign in."""
+    values = {"principal": principal, "span": span, "address": address, "agent": agent}
+    return await _begun(connection, "web_session_begin_named", values)
+
+
+async def _begun(connection: database.Connection, query: str, values: dict[str, Any]) -> Begun | None:
     cookie = secrets.token_urlsafe(_OCTETS)
-    rows = await database.fetch(
-        connection, "web_session_begin_named", principal=principal, digest=digest(cookie),
-        seal=secrets.token_bytes(_OCTETS), span=span, address=address, agent=_printable(agent),
-    )  # fmt: skip
+    values |= {"agent": _printable(values["agent"]), "digest": digest(cookie), "seal": secrets.token_bytes(_OCTETS)}
+    rows = await database.fetch(connection, query, **values)
     return Begun(rows[0].id, cookie) if rows else None
 
 

@@ -45,6 +45,7 @@ class Provider:
 
     def __init__(self, tokens: Tokens, client: HttpdOidcClient, back: str) -> None:
         self._tokens, self._client, self._back = tokens, client, back
+        self.issuer = tokens.settings.issuer
 
     async def address(self, secret: str, after: str) -> str:
         """Where the browser signs in. secret: the cookie's. after: the page to go on to."""
@@ -68,9 +69,8 @@ class Provider:
     async def named(self, secret: str, answer: dict[str, str]) -> tuple[Named, str]:
         """Whom the provider's answer names, and the page to go on to. answer: the fields that the browser brings."""
         after = _after(secret, answer.get("state", ""))
-        issuer = self._tokens.settings.issuer
-        if answer.get("iss", issuer) != issuer:
-            raise SignInRefused(f"the answer is of another provider; allowed: {issuer}")
+        if answer.get("iss", self.issuer) != self.issuer:
+            raise SignInRefused(f"the answer is of another provider; allowed: {self.issuer}")
         if "error" in answer:
             raise SignInRefused(f"the provider refuses it: {answer['error'][:100]}")
         if not answer.get("code"):
@@ -99,11 +99,8 @@ class Provider:
                 )
             told: Any = json.loads(answer.body)
         except (HttpFailed, ValueError, TimeoutError, secret_files.UnusableSecret) as error:
-            why = (
-                str(error) if isinstance(error, HttpFailed | secret_files.UnusableSecret) else "no answer that is JSON"
-            )
-            events.emit("oidc.unreachable", issuer=self._tokens.settings.issuer, error=why)
-            raise ProviderAway from None
+            known_why = isinstance(error, HttpFailed | secret_files.UnusableSecret)
+            raise self._away(str(error) if known_why else "no answer that is JSON") from None
         token = told.get("id_token") if isinstance(told, dict) and answer.status == 200 else None  # noqa: PLR2004 - OK
         if not isinstance(token, str):
             said = told.get("error") if isinstance(told, dict) else None
@@ -121,10 +118,12 @@ class Provider:
     async def _endpoint(self, name: str) -> str:
         where = (await self._tokens.described()).get(name)
         if not isinstance(where, str) or not is_url(where):
-            why = f"the description has no {name} that may be used"
-            events.emit("oidc.unreachable", issuer=self._tokens.settings.issuer, error=why)
-            raise ProviderAway
+            raise self._away(f"the description has no {name} that may be used")
         return where
+
+    def _away(self, why: str) -> ProviderAway:
+        events.emit("oidc.unreachable", issuer=self.issuer, error=why)
+        return ProviderAway()
 
 
 def _part(secret: str, name: str) -> str:

@@ -21,6 +21,7 @@ from operate.condition.words import words_of
 from operate.queue.finished import place_of, search
 from shared.config.condition.fields import FINISHED
 from shared.config.condition.tree import ConditionError
+from shared.mail.results import RESULTS
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ PAGE: Final = 50  # recipients
 LOOKED: Final = 0.3  # seconds
 _PERIODS: Final = 30
 _ROWS: Final = 100  # of each section
-_RESULTS: Final = ("success", "rejected", "failed", "expired", "lock_expired", "deleted", "bounced")
 
 
 class History:
@@ -57,7 +57,7 @@ class History:
             raise Problem(HTTPStatus.NOT_FOUND, "after: this is not the next page of a list") from None
         values: dict[str, Any] = {
             "condition": condition, "after": after, "error": "", "mail": [], "more": None, "until": None,
-            "words": [*words(FINISHED), *(f"result={each}" for each in _RESULTS)], "periods": [],
+            "words": words(FINISHED, result=RESULTS), "periods": [],
         }  # fmt: skip
         status = HTTPStatus.OK
         try:
@@ -88,5 +88,8 @@ class History:
         async with self._site.visitors.acting(session, PATIENCE) as connection:
             found = await database.fetch(connection, "report_sections", since=since, until=until)
         if not found:
-            raise Problem(HTTPStatus.NOT_FOUND, "there is no report of this period")
+            raise Problem(
+                HTTPStatus.NOT_FOUND,
+                "no stored report covers exactly this period; allowed: the periods that /console/history lists",
+            )
         return self._site.page("report", session, sections=found, since=since, until=until, most=_ROWS)

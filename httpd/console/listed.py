@@ -249,7 +249,7 @@ class Webhooks(List):
         if unknown := [each for each in events if each not in KINDS]:
             raise Refused(f"events: {unknown[0]!r}; allowed: {', '.join(KINDS)}")
         made = await endpoints.add(place.connection, by, wanted)
-        assert isinstance(made, WebhookSecret)  # noqa: S101 - it is no preview
+        assert isinstance(made, WebhookSecret)  # noqa: S101 - a preview comes only with dry_run
         return Told(
             f"{wanted.name} is added, and gets what happens from now on. The secret of its signatures:",
             made.audit,

@@ -26,6 +26,7 @@ from operate.queue import history, look
 from operate.queue.query import asked
 from shared.config.condition.fields import FIELDS, STATES
 from shared.config.condition.tree import ConditionError
+from shared.config.condition.values import written
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -74,16 +75,10 @@ def words(fields: Mapping[str, Field], **known: Iterable[str]) -> list[str]:
     """What a condition is completed with: its columns, and those of their values that are known."""
     values = {**known, **({"state": STATES} if "state" in fields else {})}
     return [
-        *(f"{name}={_quoted(value)}" for name, every in values.items() for value in every),
+        *(f"{name}={written(value)}" for name, every in values.items() for value in every),
         *(f"{name}=" for name in fields if name not in values),
         *("not ", "or "),
     ]
-
-
-def _quoted(value: str) -> str:
-    """A value as a condition has it."""
-    plain = value and not set(value) & set(" ,()\"'\\*=~") and ".." not in value
-    return value if plain else '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 class Queue:

@@ -170,11 +170,11 @@ class SignIn:
     def _form(
         self, request: Request, after: str, name: str = "", problem: Problem | None = None, end: str = ""
     ) -> Response:
-        tokens = self._site.service.keys.tokens
-        at = "" if self._site.visitors.provider(request) is None or tokens is None else tokens.settings.issuer
+        provider = self._site.visitors.provider(request)
         answer = self._site.page(
             "sign_in", None, status=HTTPStatus.OK if problem is None else problem.status_code, after=_own(after),
-            name=name, error="" if problem is None else str(problem.detail), provider=urlsplit(at).netloc,
+            name=name, error="" if problem is None else str(problem.detail),
+            provider="" if provider is None else urlsplit(provider.issuer).netloc,
             ask=urlencode({"next": _own(after)}), end=end,
         )  # fmt: skip
         if problem is not None:

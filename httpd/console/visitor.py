@@ -43,7 +43,7 @@ COOKIE: Final = "pillarbox_session"
 ASKING: Final = "pillarbox_asking"
 _PATH: Final = "/console/"
 _BACK: Final = "/console/sign-in/done"
-_MINUTES: Final = 600  # seconds
+_ASKED: Final = 600  # seconds that a browser remembers a sign-in at the provider
 _NO_PROVIDER: Final = "people sign in here by their passwords alone: httpd.yaml has no oidc.client"
 _OF_A_NAME: Final = 10  # times the failures of one address: further away from locking its owner out
 _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -190,7 +190,7 @@ def set_cookie(request: Request, response: Response, cookie: str) -> None:
 def set_asking(request: Request, response: Response, secret: str) -> None:
     """Let the browser remember a sign-in that goes on at the provider, for some minutes."""
     secure = _secure(request)
-    response.set_cookie(ASKING, secret, _MINUTES, path=_BACK, secure=secure, httponly=True, samesite="lax")
+    response.set_cookie(ASKING, secret, _ASKED, path=_BACK, secure=secure, httponly=True, samesite="lax")
 
 
 def delete_asking(response: Response) -> None:

@@ -9,18 +9,16 @@ See: docs/how-to/watch-with-prometheus.md; shared/observe/httpd_table.py; smtpd/
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from shared.observe import events
 from shared.observe.httpd_table import CODES, HTTPD
 from shared.observe.metrics import Label, ProcessCounts
-from shared.observe.metrics_server import Page
-from shared.observe.metrics_totals import CONTENT_TYPE, Reading, Totals
+from shared.observe.metrics_totals import Reading, Totals
 from shared.observe.queued_table import CODE
-from shared.postgres.health import Answering, Health
-from shared.postgres.health import serving as answering
-from smtpd.process.metrics import processes
+from shared.postgres.health import Answering
+from smtpd.process.metrics import pages, processes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -103,13 +101,6 @@ async def observing(settings: HttpdMetrics, figures: ProcessFigures) -> AsyncIte
     if settings.listen is None:
         yield None
         return
-    health = Health(figures.trouble)
-    async with AsyncExitStack() as stack:
-        counts = stack.enter_context(counting())
-        stack.enter_context(events.watched(health.watchers()))
-
-        async def metrics() -> Page:
-            totals = await figures.totals(counts.totals)
-            return Page(totals.exposition(await figures.readings()), type=CONTENT_TYPE)
-
-        yield await stack.enter_async_context(answering(settings.listen, health, metrics))
+    with counting() as counts:
+        async with pages(settings.listen, figures, counts) as bound:
+            yield bound

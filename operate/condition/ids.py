@@ -9,6 +9,8 @@ import re
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from shared.config.condition.values import quoted
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -63,13 +65,8 @@ def named(words: Sequence[str]) -> list[str]:
     each = [part for word in words for part in _parts(word)]
     recipients = [part for part in each if _is_number(part)]
     messages = [part for part in each if is_message(part)]
-    msgids = [_quoted(part) for part in each if is_msgid(part)]
+    msgids = [quoted(part) for part in each if is_msgid(part)]
     terms = [f"id={','.join(recipients)}"] if recipients else []
     terms += [f"message={','.join(messages)}"] if messages else []
     terms += [f"msgid={','.join(msgids)}"] if msgids else []
     return [" or ".join(terms)]
-
-
-def _quoted(msgid: str) -> str:
-    """As a value of a condition: a Message-ID may have quotes, parentheses and asterisks of its own."""
-    return '"' + msgid.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -4,7 +4,7 @@ Owns: the asyncio protocol under queued/smtp/client.py: bytes out with back-pres
 Guarantees: every wait ends by its limit. A peer that sends a reply when none is due, or begins one, is cut off
 (`surplus`), unless it is a 421: from then on it is unknown which reply answers what. Memory is bounded: no more is
 read while _MOST_HELD octets of replies are unread, or _ALL_HELD on all connections, and a peer that sends more octets
-than the replies that are due can have is cut off, under TLS also for octets that are no reply. No reply text leaves
+than the due replies may have is cut off; under TLS, octets without a reply count too. No reply text leaves
 with a secret of a login of ours in it, from the greeting on, but for the replies while we log in, which
 queued/smtp/auth.py masks. After `abort` or the end of the connection nothing is written any more.
 Raises: only ConversationError with the Fault, from `connect`, `reply` and `drain`.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.config.condition.read import read
+from shared.config.condition.values import quoted
 from shared.config.units import format_duration
 
 if TYPE_CHECKING:
@@ -39,9 +40,9 @@ class Rule:
         """Which recipients have been held for long enough, as `pillarbox queue list` takes it, too."""
         words = ["state=HOLD"]
         if self.quarantine is not None:
-            words.append(f"quarantine={_quoted(self.quarantine)}")
+            words.append(f"quarantine={quoted(self.quarantine)}")
         elif self.others:
-            words.append(f"quarantine!={','.join(map(_quoted, self.others))}")
+            words.append(f"quarantine!={','.join(map(quoted, self.others))}")
         if self.keep is not None:
             # `held` is never longer than `age`, which has an index.
             words += [f"held>{format_duration(self.keep)}", f"age>{format_duration(self.keep)}"]
@@ -52,7 +53,3 @@ def rules(kept: Mapping[str, timedelta | None], default: timedelta | None) -> li
     """A rule for each quarantine that says how long, and one for all others, with the default."""
     own = {name: keep for name, keep in kept.items() if keep is not None}
     return [*(Rule(name, keep) for name, keep in sorted(own.items())), Rule(None, default, tuple(sorted(own)))]
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

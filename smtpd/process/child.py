@@ -1,34 +1,28 @@
 """child — one of several smtpd processes on the same ports
 
-Owns: the child's end of the channel: its start message, reloads, its heartbeats, its questions about rates.
-Guarantees: when the supervisor is gone it stops as by SIGTERM, and at the second such sign at once: no process would
-    collect it. It never notifies systemd; the supervisor does.
+Owns: what a child makes of its start message, and the order of its parts.
+Guarantees: it never notifies systemd; the supervisor does.
+See: smtpd/process/child_channel.py, how it hears of reloads and of the supervisor's end.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
-import signal
 import socket
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from shared import lifecycle
 from shared.config.smtpd.load import smtpd_from
-from shared.errors import in_words
 from shared.observe import events, tracing
 from smtpd.connection.sockets import Bound, addresses
-from smtpd.process import reload
+from smtpd.process import child_channel, reload
 from smtpd.process.channel import Channel
 from smtpd.process.metrics import Reporting, counting
 from smtpd.process.serve import Serving
 from smtpd.rates.client import RemoteCounts
 
 if TYPE_CHECKING:
-    from shared.config.smtpd.settings import SmtpdConfig
-
-ALIVE: Final = 5.0  # seconds between two signs of life
+    from collections.abc import Mapping
 
 
 async def run(number: int) -> None:
@@ -46,52 +40,24 @@ async def run(number: int) -> None:
     serving = Serving(config, received["conninfo"], counts)
     await serving.open(doors)
     tracing.setup(config.tracing, "smtpd", received["name"])
+
+    async def use(values: Mapping[str, Any]) -> None:
+        wanted, _ = reload.effective(config, smtpd_from(values))
+        serving.reload(wanted)
+        events.setup(wanted.environment.log.level)
+
     with ExitStack() as stack:
-        reporting = None
+        report = None
         if config.metrics.listen is not None:
-            reporting = Reporting(stack.enter_context(counting()), serving, received["name"])
+            report = Reporting(stack.enter_context(counting()), serving, received["name"]).report
         parts = {
             **serving.parts(),
-            "channel": _listen(channel, serving, counts, config, reporting),
-            "alive": _live(channel, reporting),
+            "channel": child_channel.listen(channel, answered=counts.answered, report=report, use=use),
+            "alive": child_channel.live(channel, report),
         }
         channel.send({"ready": addresses(doors)})
         await lifecycle.serve(parts, "serving", serving.stop)
         await tracing.close()
-        if reporting is not None:
-            channel.send({"report": reporting.report()})
+        if report is not None:
+            channel.send({"report": await report()})
     channel.close()
-
-
-async def _listen(
-    channel: Channel, serving: Serving, counts: RemoteCounts, config: SmtpdConfig, reporting: Reporting | None
-) -> None:
-    """Act on what the supervisor says."""
-    async for message in channel:
-        if "report" in message and reporting is not None:
-            channel.send({"report": reporting.report()})
-        if "wait" in message:
-            counts.answered(message)
-        elif "reload" in message:
-            channel.send(_reloaded(message, serving, config))
-    # The supervisor is gone. The second time the signal has its default effect: the kill was meant.
-    os.kill(os.getpid(), signal.SIGTERM)
-    await asyncio.Event().wait()
-
-
-def _reloaded(message: dict[str, Any], serving: Serving, config: SmtpdConfig) -> dict[str, Any]:
-    """The result of a reload; a child that cannot use a configuration that the supervisor could use keeps its own."""
-    try:
-        wanted, _ = reload.effective(config, smtpd_from(message["reload"]))
-        serving.reload(wanted)
-    except Exception as error:  # noqa: BLE001 - it goes on with what it has
-        return {"reloaded": message["generation"], "error": in_words(error)}
-    events.setup(wanted.environment.log.level)
-    return {"reloaded": message["generation"], "error": None}
-
-
-async def _live(channel: Channel, reporting: Reporting | None) -> None:
-    """Say that the event loop turns, and what was counted: this process may die without another word."""
-    while True:
-        channel.send({"alive": True} if reporting is None else {"report": reporting.report()})
-        await asyncio.sleep(ALIVE)

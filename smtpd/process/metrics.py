@@ -25,7 +25,7 @@ from shared.postgres.leaf_rows import leaf_rows
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from shared.config.metrics import SmtpdMetrics
+    from shared.config.metrics import ListenAddress, SmtpdMetrics
     from smtpd.process.serve import Serving
 
 ALONE: Final = "smtpd"  # the one process's name in labels
@@ -96,7 +96,7 @@ class Reporting:
         self._serving = serving
         self._process = process
 
-    def report(self) -> dict[str, Any]:
+    async def report(self) -> dict[str, Any]:
         """Everything, as plain JSON."""
         why = self._serving.spool.ready()
         return {
@@ -123,20 +123,31 @@ async def observing(settings: SmtpdMetrics, figures: ProcessFigures, conninfo: s
     if settings.listen is None:
         yield None
         return
-    health = Health(figures.trouble)
     async with AsyncExitStack() as stack:
         counts = stack.enter_context(counting())
-        stack.enter_context(events.watched(health.watchers()))
         pool = await database.open_pool(conninfo, "pillarbox smtpd metrics", 1)
         stack.push_async_callback(pool.close)
         queue = Latest(pool, leaf_rows, fresh=_FRESH, patience=_PATIENCE)
         stack.push_async_callback(queue.close)
+        yield await stack.enter_async_context(pages(settings.listen, figures, counts, queue))
 
-        async def metrics() -> Page:
-            totals = await figures.totals(counts.totals)
-            return Page(
-                totals.exposition([*await figures.readings(), *(await queue.answer() or [])]), type=CONTENT_TYPE
-            )
 
-        bound = await stack.enter_async_context(serving(settings.listen, health, metrics))
-        yield bound
+@asynccontextmanager
+async def pages(
+    listen: ListenAddress, figures: ProcessFigures, counts: ProcessCounts, more: Latest[list[Reading]] | None = None
+) -> AsyncIterator[str]:
+    """The pages of a daemon, with these figures, as long as the block lasts; the address as bound.
+
+    counts: of the process that answers. more: gauges that PostgreSQL is asked for; left out where it does not answer.
+    """
+    health = Health(figures.trouble)
+
+    async def metrics() -> Page:
+        totals = await figures.totals(counts.totals)
+        readings = await figures.readings()
+        asked = None if more is None else await more.answer()
+        return Page(totals.exposition([*readings, *(asked or [])]), type=CONTENT_TYPE)
+
+    with events.watched(health.watchers()):
+        async with serving(listen, health, metrics) as bound:
+            yield bound

@@ -2,8 +2,8 @@
 
 Owns: the last report of each child, and the counts of children that are gone.
 Guarantees: a counter of the sum never falls while the daemon runs: a child that dies leaves its last report, at most
-    smtpd.process.child.ALIVE seconds old. A child that does not answer within metrics.timeout counts by its last
-    report.
+    smtpd.process.child_channel.ALIVE seconds old. A child that does not answer within metrics.timeout counts by its
+    last report.
 See: smtpd/process/channel.py
 """
 

@@ -192,14 +192,12 @@ BEGIN
 END $$;
 
 -- Keeps the rows that a statement of the open command changes, before and after: once for the statement, since most of the cost
--- of a trigger for each row would be its calls. Content, which may be long, is not even read.
+-- of a trigger for each row would be its calls. Content, which may be long, is kept apart.
 CREATE FUNCTION settings_changed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 DECLARE
     command bigint := current_setting('pillarbox.command')::bigint;
     name text := TG_ARGV[0];
-    long boolean := TG_TABLE_NAME = 'schedules';
-    less jsonb := '{"content": null}';
 BEGIN
     PERFORM audit_open(command);
     IF TG_RELID IS DISTINCT FROM (SELECT audit_changes(a.verb, a.undoes)::oid FROM audit a WHERE a.id = command) THEN
@@ -209,19 +207,19 @@ BEGIN
     WHEN 'INSERT' THEN
         INSERT INTO audit_settings (audit__id, noun, key, after)
         SELECT command, TG_TABLE_NAME, n.row->>name, n.row
-          FROM (SELECT CASE WHEN long THEN to_jsonb(jsonb_populate_record(rows_after, less)) - 'content' ELSE to_jsonb(rows_after) END AS row FROM rows_after) n;
+          FROM (SELECT to_jsonb(rows_after) - 'content' AS row FROM rows_after) n;
     WHEN 'UPDATE' THEN
         INSERT INTO audit_settings (audit__id, noun, key, before, after)
         SELECT command, TG_TABLE_NAME, coalesce(o.row, n.row)->>name, o.row, n.row
-          FROM (SELECT CASE WHEN long THEN to_jsonb(jsonb_populate_record(rows_before, less)) - 'content' ELSE to_jsonb(rows_before) END AS row FROM rows_before) o
-          FULL JOIN (SELECT CASE WHEN long THEN to_jsonb(jsonb_populate_record(rows_after, less)) - 'content' ELSE to_jsonb(rows_after) END AS row FROM rows_after) n
+          FROM (SELECT to_jsonb(rows_before) - 'content' AS row FROM rows_before) o
+          FULL JOIN (SELECT to_jsonb(rows_after) - 'content' AS row FROM rows_after) n
             ON n.row->>name = o.row->>name
          WHERE o.row IS DISTINCT FROM n.row;
     WHEN 'DELETE' THEN
         INSERT INTO audit_settings (audit__id, noun, key, before)
         SELECT command, TG_TABLE_NAME, o.row->>name, o.row
-          FROM (SELECT CASE WHEN long THEN to_jsonb(jsonb_populate_record(rows_before, less)) - 'content' ELSE to_jsonb(rows_before) END AS row FROM rows_before) o;
-        IF long THEN
+          FROM (SELECT to_jsonb(rows_before) - 'content' AS row FROM rows_before) o;
+        IF TG_TABLE_NAME = 'schedules' THEN
             UPDATE audit_settings s SET content = o.content FROM rows_before o WHERE s.audit__id = command AND s.noun = 'schedules' AND s.key = o.id;
         END IF;
     END CASE;

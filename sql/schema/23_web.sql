@@ -80,23 +80,19 @@ BEGIN
     END IF;
 END $$;
 
--- Begins a session for whom this password hash is still right, and forgets sessions that are over; no row where it is not.
+-- Begins a session for the person whose password has this hash; no row if the hash is another by now, or the person may not sign in.
 CREATE FUNCTION web_session_begin(person text, password text, cookie bytea, sealed bytea, span interval, address text, agent text)
 RETURNS TABLE (id bigint) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
-    DELETE FROM web_sessions s WHERE s.expires <= now();
-    RETURN QUERY
-    INSERT INTO web_sessions AS s (digest, seal, principal, expires, address, agent)
-    SELECT cookie, sealed, w.principal, now() + span, web_session_begin.address, left(web_session_begin.agent, 200)
-      FROM web_passwords w JOIN principals p ON p.name = w.principal
-     WHERE w.principal = person AND w.argon2 = password AND p.kind = 'person' AND NOT p.disabled
-       FOR SHARE OF w
-    RETURNING s.id;
+    PERFORM FROM web_passwords w WHERE w.principal = person AND w.argon2 = password FOR SHARE;
+    IF FOUND THEN
+        RETURN QUERY SELECT b.id FROM web_session_begin_named(person, cookie, sealed, span, address, agent) AS b;
+    END IF;
 END $$;
 
--- Begins a session for whom the identity provider has named, and forgets sessions that are over; no row where that is no person who
--- may sign in.
+-- Begins a session for this person, whom the caller has proven (the identity provider names the person, or the password is right),
+-- and forgets sessions that are over; no row if the person may not sign in.
 CREATE FUNCTION web_session_begin_named(person text, cookie bytea, sealed bytea, span interval, address text, agent text)
 RETURNS TABLE (id bigint) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 #variable_conflict use_column

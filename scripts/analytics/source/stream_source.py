@@ -3,7 +3,7 @@
 Owns: offsets, which are snapshots of PostgreSQL, and the columns of the stream.
 Guarantees: each attempt is in exactly one batch, however late its transaction commits: in the first whose snapshot sees
     it. A batch that is read again has the same attempts. A batch is one short transaction, over at most _SPAN
-    transactions of history; without new attempts there is no batch.
+    transactions of history. Only new attempts make a batch.
 Raises: DatabaseUnavailable, PillarboxError for another server or timeline, where snapshots mean something else; Spark
     wraps both: the query ends, and continues at its offset when it is restarted.
 Bugs: a transaction that was open for more than _OPEN when it committed is not looked for.

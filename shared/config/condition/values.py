@@ -92,13 +92,20 @@ class Value:
             return format_duration(scalar)
         if self.size and isinstance(scalar, int):
             return format_size(scalar)
-        text = str(scalar)
-        if self.how == "pattern" or (not isinstance(scalar, str)) or _PLAIN.fullmatch(text):
-            return text
-        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        return str(scalar) if self.how == "pattern" or not isinstance(scalar, str) else written(scalar)
 
 
 UNSET: Final = Value("unset")
+
+
+def written(text: str) -> str:
+    """A text as a value of a condition, in quotes where it needs them."""
+    return text if _PLAIN.fullmatch(text) else quoted(text)
+
+
+def quoted(text: str) -> str:
+    """The same, always in quotes: in them every character is itself."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def read_value(field: Field, operator: str, text: str, *, exact: bool) -> Value:

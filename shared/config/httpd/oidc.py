@@ -1,8 +1,8 @@
 """oidc — the provider whose tokens people may show to httpd, and at which they may sign in to the console
 
 Owns: the section `oidc` of httpd.yaml.
-Guarantees: the provider is asked over HTTPS, or on this host. What is for the console is no token for the API: the
-    client has another name than the audience.
+Guarantees: the provider is asked over HTTPS, or on this host. The API refuses a token that was made for the console:
+    the client and the audience have different names.
 See: OpenID Connect Discovery 1.0; docs/how-to/use-api-keys.md; docs/how-to/review-in-a-browser.md
 """
 

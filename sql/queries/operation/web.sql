@@ -62,7 +62,7 @@ SELECT kind, disabled FROM pillarbox.principals WHERE name = %(principal)s
 SELECT id FROM pillarbox.web_session_begin(%(principal)s, %(argon2)s, %(digest)s, %(seal)s, %(span)s::interval, %(address)s, %(agent)s)
 
 -- name: web_session_begin_named
--- Begins a session for whom the identity provider has named.
+-- Begins a session for the person whom the identity provider names.
 SELECT id FROM pillarbox.web_session_begin_named(%(principal)s, %(digest)s, %(seal)s, %(span)s::interval, %(address)s, %(agent)s)
 
 -- name: web_session_find

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from tests.chaos.arena import Arena
 
 _KINDS: Final = ("accepted", "delivered")
-# Seconds in which not one event more comes; a worker that died had the lease of webhooks for up to 15, and may have met
-# two pauses. How many events a busy machine brings in a minute is no promise.
-_LATEST: Final = 60.0
+_LATEST: Final = 60.0  # seconds; a worker that died had the lease of webhooks for up to 15, and may have met two pauses
 
 
 class Listener:
@@ -48,12 +46,7 @@ class Listener:
         finished = {row for (row,) in await arena.rows("SELECT id FROM archive")}
         expected = {(row, kind) for row in finished for kind in _KINDS}
         with suppress(AssertionError, TimeoutError):
-            while missing := len(expected - set(self._events())):
-
-                def came(before: int = missing) -> bool:
-                    return len(expected - set(self._events())) < before
-
-                await eventually(came, "another event came", limit=_LATEST)
+            await eventually(lambda: expected <= set(self._events()), "every event came", limit=_LATEST)
         events = self._events()
         ids: dict[tuple[int, str], set[str]] = {}
         first: dict[tuple[int, str], int] = {}
