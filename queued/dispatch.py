@@ -2,7 +2,7 @@
 
 Owns: the loop claim → group into deliveries → find a place → fetch bodies → attempt.
 Guarantees: never more recipients claimed than `claim.inflight`, and at most a quarter more, for those set aside
-    (queued/admission/aside.py). No recipient in flight is claimed again when its lease may have ended: its result comes
+    (queued/in_flight.py). No recipient in flight is claimed again when its lease may have ended: its result comes
     first, after however long an outage. Waits for a notification, a due time or the poll interval, whichever is first.
     What cannot be started soon is parked and leaves its room to other mail. Stopping claims nothing more, gives back
     what no attempt has begun, and waits for the rest.

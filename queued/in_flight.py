@@ -15,7 +15,6 @@ from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from queued.admission.aside import Aside
 from queued.admission.unproven import Unproven
 from queued.claiming.leaves import Leaves, among
 from queued.outcome.own_login import noted
@@ -49,6 +48,33 @@ class _Message:
         self.last = now  # when it last got on: the first result that waits, or one recorded
         self.gap = 0.01  # mean seconds between two results recorded
         self.parked = now  # when the last one parked is expected to be begun
+
+
+class StalledAttempts:
+    """Attempts that stand still while their host has content of ours: they do not count against the worker's limit.
+
+    At most a quarter of `claim.inflight` and of `claim.maxbytes`, or one attempt that is larger than that. Such an
+    attempt cannot be cut off without the danger of a duplicate (RFC 1047: whether the final dot was out), so it stays
+    in flight: its lease is put off and its result recorded. See docs/explanation/admission.md.
+    """
+
+    def __init__(self, inflight: int, maxbytes: int) -> None:
+        """inflight: recipients. maxbytes: octets of their bodies."""
+        self._most, self._most_octets = -(-inflight // 4), maxbytes // 4
+        self.recipients = self._octets = 0
+
+    def take(self, recipients: int, octets: int) -> bool:
+        """Set an attempt aside; False if there is no room for it."""
+        if self.recipients and (self.recipients + recipients > self._most or self._octets + octets > self._most_octets):
+            return False
+        self.recipients += recipients
+        self._octets += octets
+        return True
+
+    def leave(self, recipients: int, octets: int) -> None:
+        """The attempt has ended."""
+        self.recipients -= recipients
+        self._octets -= octets
 
 
 class MessagesInFlight:
@@ -129,7 +155,7 @@ class InFlight:
         #: Those for destinations that have not been reached of late.
         self.unproven = Unproven(settings.inflight, settings.maxbytes)
         #: Those stalled after content, which are not counted.
-        self.aside = Aside(settings.inflight, settings.maxbytes)
+        self.aside = StalledAttempts(settings.inflight, settings.maxbytes)
         self.room = asyncio.Event()  # something has left
         self.due = asyncio.Event()  # there may be mail to claim
         self._passed_over = False  # the last claim left out what is in flight and late

@@ -75,9 +75,9 @@ def ask[Answer](
     except database.OUTAGE as error:
         raise database.unavailable(error) from None
     except database.REFUSAL as error:
-        told = refused(error) if refused else f"PostgreSQL refuses this: {database.reason(error)}"
+        text = refused(error) if refused else f"PostgreSQL refuses this: {database.reason(error)}"
         kind = SchemaMismatch if lacks_schema(error) else PillarboxError
-        raise kind(f"{told}{remedy(error)}") from None
+        raise kind(f"{text}{remedy(error)}") from None
 
 
 def system_user() -> str:

@@ -97,13 +97,13 @@ class Provider:
                 answer = await HttpClient(_LONGEST, ssl.create_default_context()).ask(
                     "POST", url, headers.items(), body.encode()
                 )
-            told: Any = json.loads(answer.body)
+            record: Any = json.loads(answer.body)
         except (HttpFailed, ValueError, TimeoutError, secret_files.UnusableSecret) as error:
             known_why = isinstance(error, HttpFailed | secret_files.UnusableSecret)
             raise self._away(str(error) if known_why else "no answer that is JSON") from None
-        token = told.get("id_token") if isinstance(told, dict) and answer.status == 200 else None  # noqa: PLR2004 - OK
+        token = record.get("id_token") if isinstance(record, dict) and answer.status == 200 else None  # noqa: PLR2004 - OK
         if not isinstance(token, str):
-            said = told.get("error") if isinstance(told, dict) else None
+            said = record.get("error") if isinstance(record, dict) else None
             raise SignInRefused(f"the provider gives no token: {str(said)[:100] if said else answer.status}")
         return token
 

@@ -135,7 +135,7 @@ async def rescan(request: Request, caller: Reviewer, body: Rescanning) -> Rescan
             done.audit = await begin(connection, body.by(), CHANGE, str(asked.asking.condition), done.wanted)
         checks = Checks(check)
         try:
-            highest, told = await portion(connection, asked, checks, done, Span(0, counted.last, body.limit))
+            highest, rescanned = await portion(connection, asked, checks, done, Span(0, counted.last, body.limit))
         finally:
             await checks.close()
         if done.audit:
@@ -143,9 +143,9 @@ async def rescan(request: Request, caller: Reviewer, body: Rescanning) -> Rescan
     return RescanPart(
         audit=done.audit or None,
         wanted=done.wanted,
-        clean=sum(each.clean for each in told),
+        clean=sum(each.clean for each in rescanned),
         done=done.done,
-        data=told,
+        data=rescanned,
         next=None if highest is None or highest >= counted.last else str(highest),
     )
 

@@ -80,8 +80,8 @@ async def test(request: Request, name: Name, caller: Operator) -> WebhookTested:
     """Send the event `test` now."""
     limit = (await request.app.state.service.files.queued()).webhooks.timeout
     async with looking(request, caller) as connection:
-        told = await probe.probe(connection, name, limit)
-    return WebhookTested(name=name, id=told.id, error=told.error)
+        record = await probe.probe(connection, name, limit)
+    return WebhookTested(name=name, id=record.id, error=record.error)
 
 
 @router.post("/{name}/replay")

@@ -121,8 +121,8 @@ class _Writer:
             return f"{column} = {self._bind(value.low, 'text')}" if is_text else self._of_msgids(column, [value.low])
         if value.how == "range":
             ends = ((">=", value.low), ("<=", value.high))
-            told = [self._ordered(term, column, operator, end) for operator, end in ends if end is not None]
-            return "(" + " AND ".join(told) + ")"
+            terms = [self._ordered(term, column, operator, end) for operator, end in ends if end is not None]
+            return "(" + " AND ".join(terms) + ")"
         return self._ordered(term, column, term.operator, value.low)
 
     def _of_msgids(self, column: str, wanted: list[Any]) -> str:
@@ -164,12 +164,12 @@ class _Writer:
         before, at, after = str(value.low).rpartition("@")
         parts = [(localpart, before if at else str(value.low))] if before or not at else []
         parts += [(domain, comparable(after))] if at else []
-        told = []
+        terms = []
         for column, wanted in parts:
             if value.how == "pattern" and "*" in wanted:
-                told.append(self._like(column, Value("pattern", wanted)))
+                terms.append(self._like(column, Value("pattern", wanted)))
             elif column == domain:
-                told.append(self._is_domain(column, Value("exact", wanted)))
+                terms.append(self._is_domain(column, Value("exact", wanted)))
             else:
-                told.append(f"{column} = {self._bind(wanted, 'text')}")
-        return "(" + " AND ".join(told) + ")"
+                terms.append(f"{column} = {self._bind(wanted, 'text')}")
+        return "(" + " AND ".join(terms) + ")"

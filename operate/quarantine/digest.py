@@ -47,9 +47,9 @@ def chosen(access: Access, ids: Collection[str]) -> list[Quarantine]:
     for name in ids:
         known = access.quarantines.get(name)
         if known is None or not known.notice.to:
-            told = ", ".join(each.id for each in access.quarantines.values() if each.notice.to) or "none"
+            those = ", ".join(each.id for each in access.quarantines.values() if each.notice.to) or "none"
             raise NotThere(
-                f"quarantine digest: {name!r} has no quarantines[].notice.to in smtpd.yaml; those that have: {told}"
+                f"quarantine digest: {name!r} has no quarantines[].notice.to in smtpd.yaml; those that have: {those}"
             )
         if not access.may(name):
             raise NotAllowed(f"quarantine digest: {access.refusal(name)}")

@@ -46,9 +46,9 @@ def check_of(settings: SmtpdConfig, file: Path | str) -> ContentCheck:
     return check
 
 
-def answered(told: Sequence[Rescanned]) -> list[Rescanned]:
+def answered(rescanned: Sequence[Rescanned]) -> list[Rescanned]:
     """Those that rspamd has answered about, or that need no answer."""
-    return [each for each in told if each.action != _DOWN]
+    return [each for each in rescanned if each.action != _DOWN]
 
 
 class Checks:
@@ -111,14 +111,14 @@ async def portion(
     rows = [row for row in found if row.id <= span.last]
     if not rows:
         return None, []
-    told = await checks.portion(connection, rows)
+    rescanned = await checks.portion(connection, rows)
     if done.audit:
-        ids = [each.id for each in told if each.clean]
-        left = len(answered(told)) - len(ids)
+        ids = [each.id for each in rescanned if each.clean]
+        left = len(answered(rescanned)) - len(ids)
         done.done += await _release(connection, narrowed.words, done.audit, ids)
         done.skipped += left
         await database.fetch(connection, "audit_add", id=done.audit, ids=[], seen=left)
-    return rows[-1].id, told
+    return rows[-1].id, rescanned
 
 
 async def one(
@@ -131,16 +131,16 @@ async def one(
     rows = await narrowed.asking.fetch(connection, "quarantine_mail", after=0, limit=1, most=0)
     if not rows:
         raise NotThere("quarantine rescan: it is not on hold any more")
-    [told] = await checks.portion(connection, rows)
-    if not answered([told]):
+    [rescanned] = await checks.portion(connection, rows)
+    if not answered([rescanned]):
         raise NotNow("quarantine rescan: the content check does not answer; it stays held; try again later")
-    change = replace(CHANGE, argument={"release": release, "verdict": told.action, "score": told.score})
+    change = replace(CHANGE, argument={"release": release, "verdict": rescanned.action, "score": rescanned.score})
     audit = await begin(connection, by, change, str(narrowed.asking.condition), 1)
-    released = await _release(connection, narrowed.words, audit, [told.id] if release and told.clean else [])
+    released = await _release(connection, narrowed.words, audit, [rescanned.id] if release and rescanned.clean else [])
     if not released:
         await database.fetch(connection, "audit_add", id=audit, ids=[], seen=1)
     await database.fetch(connection, "audit_finish", id=audit)
-    return audit, released, told
+    return audit, released, rescanned
 
 
 async def _release(connection: database.Connection, words: list[str], audit: int, ids: list[int]) -> int:

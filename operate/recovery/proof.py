@@ -106,26 +106,26 @@ def _fields(text: str) -> dict[str, str]:
 def _read_json(text: str, found: Proofs, events: set[str]) -> None:
     """An event of a webhook, a batch of them, or a record with recipients."""
     try:
-        told = json.loads(text)
+        record = json.loads(text)
     except ValueError:
         return
-    if not isinstance(told, dict):
+    if not isinstance(record, dict):
         return
-    data = told.get("data")
-    if told.get("type") == "batch" and isinstance(data, list):
+    data = record.get("data")
+    if record.get("type") == "batch" and isinstance(data, list):
         for each in data:
             if isinstance(each, dict):
                 _read_event(each, found, events)
-    elif "type" in told:
-        _read_event(told, found, events)
+    elif "type" in record:
+        _read_event(record, found, events)
     else:
-        _read_record(told, found)
+        _read_record(record, found)
 
 
-def _read_event(told: dict[str, Any], found: Proofs, events: set[str]) -> None:
+def _read_event(record: dict[str, Any], found: Proofs, events: set[str]) -> None:
     """What a webhook brought: only that it was delivered proves anything."""
-    data, name = told.get("data"), told.get("id")
-    if told.get("type") != "delivered" or not isinstance(data, dict) or name in events:
+    data, name = record.get("data"), record.get("id")
+    if record.get("type") != "delivered" or not isinstance(data, dict) or name in events:
         return
     message, number = _message(data.get("message")), data.get("id")
     if message is None or not isinstance(number, int):
@@ -135,10 +135,10 @@ def _read_event(told: dict[str, Any], found: Proofs, events: set[str]) -> None:
     found.exactly.add((number, message))
 
 
-def _read_record(told: dict[str, Any], found: Proofs) -> None:
+def _read_record(record: dict[str, Any], found: Proofs) -> None:
     """A message that a server took, as `pillarbox sink show` has it, or whatever names message and recipient."""
-    message = told.get("message") or told.get("messageid") or told.get("msgid")
-    recipients = told.get("recipients") or [told.get("recipient")]
+    message = record.get("message") or record.get("messageid") or record.get("msgid")
+    recipients = record.get("recipients") or [record.get("recipient")]
     for each in recipients if isinstance(recipients, list) else []:
         _count(found, message, each)
 

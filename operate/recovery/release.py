@@ -42,9 +42,9 @@ async def look(connection: database.Connection) -> Recovery | None:
     if not begun:
         return None
     [counted] = await database.fetch(connection, "recovery_figures", first=begun[0].id)
-    [told] = await database.fetch(connection, "recovery_notices")
+    [notices] = await database.fetch(connection, "recovery_notices")
     plans = [await undo.plan(connection, row.id) for row in begun]
-    return Recovery(begun[0].ts, counted.held, counted.waiting, counted.settled, told.held, plans)
+    return Recovery(begun[0].ts, counted.held, counted.waiting, counted.settled, notices.held, plans)
 
 
 async def plan(connection: database.Connection) -> Recovery:

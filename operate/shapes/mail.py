@@ -89,7 +89,7 @@ class Event(Shape):
     id: int = meaning("The recipient's number.")
     recipient: str | None = meaning("The address, or @domain.")
     event: str = meaning("What happened.")
-    told: str = meaning("Details in words.")
+    details: str = meaning("Details in words.")
     conversation: str | None = meaning("What was said in a try that failed, a line each, where its transport keeps it.")
 
 

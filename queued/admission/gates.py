@@ -49,7 +49,7 @@ class Admitted:
     turn: Turn | None = None
     line: tuple[str, ...] = ()  # in which it stands in memory, for a policy
     unproven: Held | None = None  # counted as for a destination that has not been reached of late
-    aside: bool = False  # it stands still after content, and is not counted (queued/admission/aside.py)
+    aside: bool = False  # it stands still after content, and is not counted (queued/in_flight.py)
 
 
 class Admission:

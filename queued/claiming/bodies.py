@@ -3,7 +3,7 @@
 Owns: fetching bodies for claimed recipients, the count of octets held, and putting recipients without a body on hold.
 Guarantees: one body is held once for all its recipients in flight. Beyond the budget nothing is fetched until a body is
     released, so memory is bounded for any queue; one message larger than the whole budget is still let
-    through alone. What is set aside (queued/admission/aside.py) is not counted, which is a quarter more at most.
+    through alone. What is set aside (queued/in_flight.py) is not counted, which is a quarter more at most.
 """
 
 from __future__ import annotations

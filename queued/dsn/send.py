@@ -144,9 +144,9 @@ class _Maker:
     async def _held_back(self, connection: database.Connection, row: database.Row) -> bool:
         """Whether a rate is used up: all it holds for then wait for the next hour, some by each call."""
         rate = self._settings.rate
-        if rate.overall is not None and row.told_all >= rate.overall:
+        if rate.overall is not None and row.sent_to_all >= rate.overall:
             whose: dict[str, str] = {}
-        elif rate.persender is not None and row.told >= rate.persender:
+        elif rate.persender is not None and row.sent >= rate.persender:
             whose = {"localpart": row.senderlocalpart, "domain": row.senderdomain}
         else:
             return False

@@ -87,12 +87,12 @@ async def _ask(uri: str, number: int, *, known: bool) -> float:
         msgid = f"{number}{'' if known else '.never'}@mail.example"
         found = await database.fetch(connection, "queue_messages_with_msgid", msgid=msgid)
         messages = [row.message for row in found]
-        told = await database.fetch(connection, "queue_trace", messages=messages, limit=100) if messages else []
+        trace = await database.fetch(connection, "queue_trace", messages=messages, limit=100) if messages else []
         took = perf_counter() - began
     finally:
         await connection.close()
-    if [row.event for row in told] != (["received", "success"] if known else []):
-        raise PillarboxError(f"{msgid}: {[row.event for row in told]} was found")
+    if [row.event for row in trace] != (["received", "success"] if known else []):
+        raise PillarboxError(f"{msgid}: {[row.event for row in trace]} was found")
     return took
 
 

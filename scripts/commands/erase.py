@@ -97,21 +97,21 @@ async def erased(
         deleted, changed = await erase.delete(connection, number, person, at)
         at("rest")
         rest = await erase.rest(connection, number, person, suppress=options.suppress)
-        told: dict[str, Any] = {
+        done: dict[str, Any] = {
             "audit": number,
             "queued": queued,
             "history": deleted,
             "changed": changed,
             **asdict(rest),
         }
-        told["lake"] = None
+        done["lake"] = None
         if lake is not None:
             from scripts.analytics.erase import lake as of_lake  # noqa: PLC0415 - it loads Arrow
 
-            told["lake"] = asdict(of_lake.erase(lake, person, frozenset(recipients), at))
+            done["lake"] = asdict(of_lake.erase(lake, person, frozenset(recipients), at))
         at("finish")
         await erase.finish(connection, number)
-    _show(told, as_json=options.json)
+    _show(done, as_json=options.json)
     return 0
 
 
@@ -153,19 +153,19 @@ def _preview(options: argparse.Namespace, found: Found, in_lake: int) -> None:
         print(f"audit {found.unfinished} was cut off: this goes on with it")
 
 
-def _show(told: dict[str, Any], *, as_json: bool) -> None:
+def _show(done: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
-        records.one(told)
+        records.one(done)
         return
-    kept = f", kept for other mail: {told['kept']}" if told["kept"] else ""
-    rows = how_many(told["history"], "row")
+    kept = f", kept for other mail: {done['kept']}" if done["kept"] else ""
+    rows = how_many(done["history"], "row")
     print(
-        f"queue: {how_many(told['queued'], 'recipient')} deleted; history: {rows} deleted, changed: {told['changed']}"
+        f"queue: {how_many(done['queued'], 'recipient')} deleted; history: {rows} deleted, changed: {done['changed']}"
     )
-    print(f"deleted bodies: {told['bodies']}{kept}; notices: {told['notices']}; changed commands: {told['commands']}")
-    lake = told["lake"]
+    print(f"deleted bodies: {done['bodies']}{kept}; notices: {done['notices']}; changed commands: {done['commands']}")
+    lake = done["lake"]
     if lake is not None:
         rows = f"{how_many(lake['deleted'], 'row')} deleted, changed: {lake['changed']}"
         left = f"; {how_many(lake['left'], 'younger file')} left to `analytics cleanup`" if lake["left"] else ""
         print(f"lake: {rows}, in {how_many(lake['days'], 'day')}; {how_many(lake['files'], 'file')} removed{left}")
-    print(f"erased; audit {told['audit']}")
+    print(f"erased; audit {done['audit']}")

@@ -135,10 +135,10 @@ def list_endpoints(options: argparse.Namespace) -> int:
 def test(options: argparse.Namespace) -> int:
     """Send a test, and print the answer; status 1 if it was not taken."""
     limit = load_queued(options.config / "queued.yaml").webhooks.timeout
-    told = _ask(options, lambda connection: probe.probe(connection, options.name, limit))
-    words = f"{options.name}: {told.error or 'took the event ' + told.id}"
-    records.tell(words, {"name": options.name, **told._asdict()}, as_json=options.json)
-    return _NOT_TAKEN if told.error else 0
+    tested = _ask(options, lambda connection: probe.probe(connection, options.name, limit))
+    words = f"{options.name}: {tested.error or 'took the event ' + tested.id}"
+    records.tell(words, {"name": options.name, **tested._asdict()}, as_json=options.json)
+    return _NOT_TAKEN if tested.error else 0
 
 
 def replay(options: argparse.Namespace) -> int:

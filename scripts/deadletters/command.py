@@ -85,8 +85,8 @@ def list_letters(options: argparse.Namespace) -> int:
         records.lines(map(fields, letters))
         return 0
     Table(_COLUMNS).print(map(_cells, letters))
-    told = ", ".join(f"{count} {result}" for result, count in counts.items())
-    print(f"{told or 'none'}; shown: {len(letters)}")
+    by_result = ", ".join(f"{count} {result}" for result, count in counts.items())
+    print(f"{by_result or 'none'}; shown: {len(letters)}")
     return 0
 
 

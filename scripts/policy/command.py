@@ -179,10 +179,10 @@ async def _user(config: SmtpdConfig, conninfo: str | None, name: str, notes: lis
 def show(outcome: Trial, notes: list[str]) -> None:
     """The rules asked, phase by phase, then what becomes of each recipient."""
     rows: list[tuple[object, ...]] = []
-    for told in outcome.told:
-        phase = told.phase if told.recipient is None else f"{told.phase} {told.recipient}"
-        rows += [(phase, step.rule, step.matched, step.did, step.because) for step in told.trail]
-        if not told.trail:
+    for report in outcome.phases:
+        phase = report.phase if report.recipient is None else f"{report.phase} {report.recipient}"
+        rows += [(phase, step.rule, step.matched, step.did, step.because) for step in report.trail]
+        if not report.trail:
             rows.append((phase, None, None, None, "no rules"))
     Table(_STEPS).print(rows)
     for line in [*_lines(outcome), *(f"note: {note}" for note in notes)]:
@@ -200,7 +200,7 @@ def _lines(outcome: Trial) -> list[str]:
         words += [f"{key}={value!r}" for key, value in row.metadata.items()]
         lines.append(" ".join(words))
     lines += [f"adds: {line}" for line in outcome.headers.decode().splitlines()]
-    if delay := sum(told.delay for told in outcome.told):
+    if delay := sum(report.delay for report in outcome.phases):
         lines.append(f"delayed: {delay:g} s in all")
     return lines
 
@@ -211,17 +211,17 @@ def _as_json(outcome: Trial, notes: list[str]) -> dict[str, object]:
         "refused": outcome.refused,
         "phases": [
             {
-                "phase": told.phase,
-                "recipient": told.recipient,
-                "rule": told.rule,
-                "reply": told.reply,
-                "delay": told.delay,
+                "phase": report.phase,
+                "recipient": report.recipient,
+                "rule": report.rule,
+                "reply": report.reply,
+                "delay": report.delay,
                 "trail": [
                     {"rule": step.rule, "matched": step.matched, "because": step.because, "does": step.did}
-                    for step in told.trail
+                    for step in report.trail
                 ],
             }
-            for told in outcome.told
+            for report in outcome.phases
         ],
         "rejected": outcome.rejected,
         "recipients": [

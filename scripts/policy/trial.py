@@ -71,7 +71,7 @@ class PhaseReport:
 class Trial:
     """All phases as far as they were reached. `refused`: the reply that ended the session or the message."""
 
-    told: list[PhaseReport] = field(default_factory=list)
+    phases: list[PhaseReport] = field(default_factory=list)
     refused: str | None = None
     rejected: dict[str, str] = field(default_factory=dict)  # recipients that were refused, with their replies
     rows: tuple[Recipient, ...] = ()
@@ -143,7 +143,7 @@ async def _session(
             outcome.rejected[str(recipient)] = replies.R554_RELAY_DENIED
             continue
         decision, _ = await session.rcptto(recipient)
-        outcome.told.append(_phase_report("rcptto", decision, recipient))
+        outcome.phases.append(_phase_report("rcptto", decision, recipient))
         if not decision.accepted:
             outcome.rejected[str(recipient)] = decision.reply or ""
     if len(outcome.rejected) == len(asked.recipients):
@@ -183,7 +183,7 @@ def _limits(config: SmtpdConfig, asked: TriedMail) -> DataPhase:
 
 def _passes(outcome: Trial, phase: str, decision: Decision) -> bool:
     """Write down a phase; whether it lets the client go on."""
-    outcome.told.append(_phase_report(phase, decision))
+    outcome.phases.append(_phase_report(phase, decision))
     outcome.refused = None if decision.accepted else decision.reply
     return decision.accepted
 

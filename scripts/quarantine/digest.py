@@ -53,11 +53,11 @@ def digest(options: argparse.Namespace) -> int:
     return 0
 
 
-def _print(options: argparse.Namespace, told: Digest) -> None:
+def _print(options: argparse.Namespace, digest: Digest) -> None:
     """One quarantine's digest; its text where it was not sent."""
     if options.json:
-        records.one(told.model_dump(mode="json"))
+        records.one(digest.model_dump(mode="json"))
         return
-    print(f"{told.quarantine}: {told.said}")
-    if told.text and told.message is None:
-        print("\n".join(f"  {line}" for line in told.text.splitlines()))
+    print(f"{digest.quarantine}: {digest.said}")
+    if digest.text and digest.message is None:
+        print("\n".join(f"  {line}" for line in digest.text.splitlines()))

@@ -105,28 +105,28 @@ async def _walk(
     table = Table(_VERDICTS)
     while seen < done.wanted:
         span = Span(after, last, min(PORTION, done.wanted - seen))
-        highest, told = await operation.portion(connection, narrowed, checks, done, span)
+        highest, rows = await operation.portion(connection, narrowed, checks, done, span)
         if highest is None:
             break
-        after, seen = highest, seen + len(told)
-        checked = answered(told)
+        after, seen = highest, seen + len(rows)
+        checked = answered(rows)
         _print(checked, table, as_json=options.json)
         clean += sum(each.clean for each in checked)
         bar.update(bar.task_ids[0], completed=seen)
-        if len(checked) < len(told):
+        if len(checked) < len(rows):
             raise PillarboxError(
-                f"quarantine rescan: the content check does not answer; {len(told) - len(checked)} of {len(told)} are "
+                f"quarantine rescan: the content check does not answer; {len(rows) - len(checked)} of {len(rows)} are "
                 "not checked and stay held; run the command again"
             )
     return clean
 
 
-def _print(told: list[Rescanned], table: Table, *, as_json: bool) -> None:
+def _print(rows: list[Rescanned], table: Table, *, as_json: bool) -> None:
     if as_json:
-        for each in told:
+        for each in rows:
             records.one(each.model_dump())
         return
-    table.print(map(_cells, told))
+    table.print(map(_cells, rows))
 
 
 def _cells(each: Rescanned) -> tuple[object, ...]:
@@ -139,12 +139,12 @@ def _cells(each: Rescanned) -> tuple[object, ...]:
 
 def _end(options: argparse.Namespace, done: Done, clean: int, *, releasing: bool) -> None:
     if releasing:
-        told: dict[str, int] = {"audit": done.audit, "wanted": done.wanted, "clean": clean, "done": done.done}
+        totals: dict[str, int] = {"audit": done.audit, "wanted": done.wanted, "clean": clean, "done": done.done}
         words = f"released {done.done} of {how_many(done.wanted, 'recipient')}, {clean} being clean; audit {done.audit}"
     else:
-        told = {"wanted": done.wanted, "clean": clean, "done": 0}
+        totals = {"wanted": done.wanted, "clean": clean, "done": 0}
         words = f"clean: {clean} of {how_many(done.wanted, 'recipient')}; nothing was released"
     if options.json:
-        records.one(told)
+        records.one(totals)
     else:
         print(words)

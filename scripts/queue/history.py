@@ -66,7 +66,7 @@ def trace(options: argparse.Namespace) -> int:
         line
         for row in rows
         for line in (
-            (row.id, row.ts, row.event, f"{row.recipient} {row.told}" if row is first[row.id] else row.told),
+            (row.id, row.ts, row.event, f"{row.recipient} {row.details}" if row is first[row.id] else row.details),
             *((row.id, row.ts, _SAID, said) for said in (row.conversation or "").splitlines()),
         )
     )

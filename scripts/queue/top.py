@@ -52,8 +52,8 @@ def top(options: argparse.Namespace) -> int:
                 states = await _grouped(connection, options, "q.state", 10)
                 fullest = await _grouped(connection, options, "q.recipientdomain", options.limit)
                 if options.json:
-                    told = {"states": _numbers(states), "destinations": _numbers(fullest)}
-                    records.one(told)
+                    record = {"states": _numbers(states), "destinations": _numbers(fullest)}
+                    records.one(record)
                     continue
                 tables = (_table("state", states, before), _table("destination", fullest, before))
                 if live.console.is_terminal:

@@ -146,10 +146,10 @@ def _show(
 ) -> None:
     """Show the mail that would be deleted."""
     if options.json:
-        told: list[dict[str, Any]] = [_fields(each) for each in found]
+        record: list[dict[str, Any]] = [_fields(each) for each in found]
         if old is not None and keep_audit is not None:
-            told.append({"table": "audit", "keep": format_duration(keep_audit), "commands": old.commands})
-        records.lines(told)
+            record.append({"table": "audit", "keep": format_duration(keep_audit), "commands": old.commands})
+        records.lines(record)
         return
     Table(_WHAT).print(map(_cells, found))
     if old is not None and keep_audit is not None:
@@ -167,10 +167,10 @@ def _cells(each: RuleRun) -> tuple[object, ...]:
 def _print(options: argparse.Namespace, found: list[RuleRun], forgotten: Done | None) -> None:
     """Show the deleted mail."""
     if options.json:
-        told = [_fields(each) for each in found]
+        record = [_fields(each) for each in found]
         if forgotten is not None:
-            told.append({"table": "audit", "audit": forgotten.audit, "done": forgotten.done})
-        records.lines(told)
+            record.append({"table": "audit", "audit": forgotten.audit, "done": forgotten.done})
+        records.lines(record)
         return
     for each in found:
         if each.done is not None:
@@ -186,13 +186,13 @@ def _print(options: argparse.Namespace, found: list[RuleRun], forgotten: Done | 
 
 def _fields(each: RuleRun) -> dict[str, Any]:
     """One rule for programs."""
-    told: dict[str, Any] = {"quarantine": each.rule.quarantine, "keep": _keep(each.rule)}
+    record: dict[str, Any] = {"quarantine": each.rule.quarantine, "keep": _keep(each.rule)}
     if each.asking is not None:
         row = each.counted
-        told |= {"recipients": row.recipients, "bytes": row.bytes, "oldest": plain(row.oldest)}
+        record |= {"recipients": row.recipients, "bytes": row.bytes, "oldest": plain(row.oldest)}
     if each.done is not None:
-        told |= {"audit": each.done.audit, "done": each.done.done, "gone": each.done.gone}
-    return told
+        record |= {"audit": each.done.audit, "done": each.done.done, "gone": each.done.gone}
+    return record
 
 
 def _keep(rule: Rule) -> str | None:

@@ -92,8 +92,8 @@ def _envelope(smtp: smtplib.SMTP, message: Outgoing) -> Outcome | None:
     for recipient in message.recipients:
         code, reply = smtp.rcpt(recipient)
         if code not in {_OK, _OK + 1}:
-            told = _judged(code, reply)
-            return Refused(code, f"{recipient}: {told.reply}", recipient=True) if isinstance(told, Refused) else told
+            said = _judged(code, reply)
+            return Refused(code, f"{recipient}: {said.reply}", recipient=True) if isinstance(said, Refused) else said
     return None
 
 

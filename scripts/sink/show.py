@@ -98,8 +98,8 @@ def _show(taken: Taken, *, as_json: bool) -> int:
     with taken.file.open("rb") as file:
         shown = render(file.read(_MOST_READ))
     if as_json:
-        told = {"header": shown.header, "text": shown.text, "parts": [asdict(part) for part in shown.parts]}
-        records.one({**taken.as_json(), **told, "notes": list(shown.notes)})
+        record = {"header": shown.header, "text": shown.text, "parts": [asdict(part) for part in shown.parts]}
+        records.one({**taken.as_json(), **record, "notes": list(shown.notes)})
         return 0
     for line in _lines(taken, shown):
         print(line)

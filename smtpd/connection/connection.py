@@ -248,7 +248,7 @@ class Connection(Wire):
         self._intake: Intake | None = None
         self._timed: Content | None = None  # whose time runs already
         self._stopping = False
-        self._owing = False  # the received commands are whole and will be answered without further octets
+        self._reply_pending = False  # the received commands are whole and will be answered without further octets
         self._eof = False  # the client closed its side meanwhile
         self._encrypt = False  # these two: after the reply
         self._ending = False
@@ -280,7 +280,7 @@ class Connection(Wire):
 
         Whether it still listens cannot be known. TLS would be closed whatever we return.
         """
-        if self._owing and self.session.client.tls is None:
+        if self._reply_pending and self.session.client.tls is None:
             self._eof = True
             return True
         if self._running is not None:
@@ -444,11 +444,11 @@ class Connection(Wire):
 
     async def _owe[T](self, work: Coroutine[None, None, T]) -> T:
         """Do what the client's next octets, or their end, have no part in."""
-        self._owing = True
+        self._reply_pending = True
         try:
             return await work
         finally:
-            self._owing = False
+            self._reply_pending = False
 
     async def _answer(self, line: bytes) -> str | None:
         """The reply to one line."""

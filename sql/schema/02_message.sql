@@ -135,7 +135,7 @@ END $$;
 
 -- The Message-ID and the subject of a message, for the archive: one walk along the primary key, as above. It is called
 -- for each recipient that finishes: joined with all of them at once, PostgreSQL compares each with each where it expects few.
-CREATE FUNCTION message_told(body uuid) RETURNS TABLE (msgid text, subject text)
+CREATE FUNCTION message_headers(body uuid) RETURNS TABLE (msgid text, subject text)
 LANGUAGE plpgsql STABLE ROWS 1 SET search_path = pillarbox, pg_temp SET enable_seqscan = off AS $$
 BEGIN
     RETURN QUERY SELECT m.msgid, m.subject FROM messages m WHERE m.id = body;

@@ -54,7 +54,7 @@ CREATE TABLE queue (
     worker             text,
     lease_until        timestamptz,
     lost_count         smallint     NOT NULL DEFAULT 0,       -- claims in a row whose lease ran out without a result
-    noticed            timestamptz,                           -- when its sender was told, once, that it is late
+    noticed            timestamptz,                           -- when its sender was notified, once, of its delay
     CONSTRAINT queue_envelope CHECK (
         recipientlocalpart <> '' AND recipientdomain <> '' AND (senderlocalpart IS NULL) = (senderdomain IS NULL)),
     CONSTRAINT queue_priority CHECK (priority BETWEEN -9 AND 9),

@@ -141,15 +141,15 @@ CREATE FUNCTION header_read(content bytea) RETURNS text LANGUAGE plpgsql IMMUTAB
 DECLARE
     head bytea := E'\\x0d0a'::bytea || substring(content FROM 1 FOR 65536);
     ends integer := position(E'\\x0d0a0d0a'::bytea IN head);
-    told text := convert_from(CASE WHEN ends > 0 THEN substring(head FROM 1 FOR ends - 1) ELSE head END, 'LATIN1');
+    fields text := convert_from(CASE WHEN ends > 0 THEN substring(head FROM 1 FOR ends - 1) ELSE head END, 'LATIN1');
 BEGIN
-    IF strpos(told, E'\n ') > 0 OR strpos(told, E'\n\t') > 0 THEN
-        told := regexp_replace(told, E'\\r\\n(?=[ \\t])', '', 'g');
+    IF strpos(fields, E'\n ') > 0 OR strpos(fields, E'\n\t') > 0 THEN
+        fields := regexp_replace(fields, E'\\r\\n(?=[ \\t])', '', 'g');
     END IF;
-    IF told ~ E'^(?:\\r\\n[!-9;-~]+:[^\\r\\n]*)*$' THEN
-        RETURN told;
+    IF fields ~ E'^(?:\\r\\n[!-9;-~]+:[^\\r\\n]*)*$' THEN
+        RETURN fields;
     END IF;
-    RETURN substring(told FROM E'^(?:\\r\\n[!-9;-~]+[ \\t]*:[^\\r\\n]*)*');
+    RETURN substring(fields FROM E'^(?:\\r\\n[!-9;-~]+[ \\t]*:[^\\r\\n]*)*');
 END $$;
 
 -- The value of the first field of this name, in lower case, in a header as header_read has it; NULL where there is none.
@@ -237,8 +237,8 @@ END $$;
 CREATE FUNCTION header_subject(value text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 DECLARE
     line text := pillarbox.header_line(left(value, 2000));
-    told text := '';
-    written text := '';   -- words that are not told yet, and the blanks behind them
+    decoded text := '';
+    written text := '';   -- words that are not decoded yet, and the blanks behind them
     words text[] := '{}';
     kind text[];
     piece text[];
@@ -248,13 +248,13 @@ BEGIN
             SELECT p FROM regexp_matches(line || ' ', E'(=\\?([^? ]{1,40})\\?([bBqQ])\\?([^?]*)\\?=)|([^=]+|=)', 'g') AS p
         LOOP
             IF cardinality(words) > 0 AND (piece[1] IS NOT NULL AND lower(piece[2]) || piece[3] <> kind[1] || kind[2] OR piece[1] IS NULL AND piece[5] <> ' ') THEN
-                told := told || coalesce(pillarbox.header_words(kind[1], kind[2], words), written);
+                decoded := decoded || coalesce(pillarbox.header_words(kind[1], kind[2], words), written);
                 words := '{}';
                 written := '';
             END IF;
             IF piece[1] IS NULL THEN
                 IF cardinality(words) = 0 THEN
-                    told := told || piece[5];
+                    decoded := decoded || piece[5];
                 END IF;
             ELSE
                 kind := ARRAY[lower(piece[2]), piece[3]];
@@ -263,9 +263,9 @@ BEGIN
             END IF;
         END LOOP;
         IF cardinality(words) > 0 THEN
-            told := told || coalesce(pillarbox.header_words(kind[1], kind[2], words), written);
+            decoded := decoded || coalesce(pillarbox.header_words(kind[1], kind[2], words), written);
         END IF;
-        line := btrim(regexp_replace(told, E'[\\t-\\r ]+', ' ', 'g'));
+        line := btrim(regexp_replace(decoded, E'[\\t-\\r ]+', ' ', 'g'));
     END IF;
     RETURN nullif(rtrim(left(pillarbox.header_seen(line), 200)), '');
 END $$;
@@ -448,7 +448,7 @@ BEGIN
             IF submitter.quarantineid IS NOT NULL THEN
                 one.metadata := one.metadata || jsonb_build_object('_quarantineid', submitter.quarantineid, '_holdreason', 'all mail of this user is held');
             END IF;
-            -- A local-part beyond ASCII can only be said to a peer that is told so (RFC 6531 section 3.4).
+            -- A local-part beyond ASCII can only be sent to a peer that announces it (RFC 6531 section 3.4).
             beyond := one.smtputf8 OR octet_length(sender) <> length(sender);
             action := 0;
             FOREACH address IN ARRAY one.recipients LOOP

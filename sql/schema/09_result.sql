@@ -56,7 +56,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp SET plan_
 DECLARE
     held bigint[];
     fences bigint[];
-    told text;
+    named text;
 BEGIN
     WITH bodiless AS MATERIALIZED (
         SELECT q.id, q.token
@@ -88,9 +88,9 @@ BEGIN
     )
     SELECT array_agg(m.id ORDER BY m.id), array_agg(m.token ORDER BY m.id),
            left(string_agg(format('%s %s@%s', m.id, m.recipientlocalpart, m.recipientdomain), ', '), 1000)
-      INTO held, fences, told FROM moved m;
+      INTO held, fences, named FROM moved m;
     IF held IS NOT NULL THEN
-        RAISE WARNING 'pillarbox: % held, their body is missing: %', cardinality(held), told;
+        RAISE WARNING 'pillarbox: % held, their body is missing: %', cardinality(held), named;
     END IF;
     RETURN QUERY SELECT * FROM unnest(held, fences);
 END $$;

@@ -7,7 +7,7 @@ SET LOCAL search_path = pillarbox;
 CREATE TABLE notices (
     id                 bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     ts                 timestamptz   NOT NULL DEFAULT now(),  -- when it happened
-    due                timestamptz   NOT NULL DEFAULT now(),  -- not told before; a rate or a refusal puts it off
+    due                timestamptz   NOT NULL DEFAULT now(),  -- not sent before; a rate or a refusal puts it off
     kind               text          NOT NULL CHECK (kind IN ('failed', 'delayed', 'delivered', 'relayed')),
     messages__id       uuid          NOT NULL,
     queue__id          bigint        NOT NULL,
@@ -46,7 +46,7 @@ CREATE FUNCTION notice_send(at timestamptz, ids bigint[], recipients text[], con
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 DECLARE
     gone integer;
-    told text[];
+    senders text[];
     protected boolean;
     message uuid;
 BEGIN
@@ -54,8 +54,8 @@ BEGIN
         DELETE FROM notices n WHERE n.id = ANY (ids)
         RETURNING n.senderlocalpart || '@' || n.senderdomain AS sender, n.metadata @> '{"_requiretls": true}' AS requiretls
     )
-    SELECT count(*), array_agg(DISTINCT d.sender), coalesce(bool_or(d.requiretls), false) INTO gone, told, protected FROM deleted d;
-    IF gone <> cardinality(ids) OR cardinality(told) <> 1 THEN
+    SELECT count(*), array_agg(DISTINCT d.sender), coalesce(bool_or(d.requiretls), false) INTO gone, senders, protected FROM deleted d;
+    IF gone <> cardinality(ids) OR cardinality(senders) <> 1 THEN
         RAISE EXCEPTION 'notices % are not those of one sender', ids USING ERRCODE = 'invalid_parameter_value';
     END IF;
     message := enqueue('', recipients, content, transportid => transport, smtputf8 => notice_send.smtputf8);
@@ -65,7 +65,7 @@ BEGIN
            metadata = CASE WHEN protected THEN q.metadata || '{"_requiretls": true}' ELSE q.metadata END
      WHERE q.messages__id = message;
     INSERT INTO notice_counts AS c (hour, sender, notices)
-        SELECT date_trunc('hour', at, 'UTC'), s, 1 FROM unnest(ARRAY['', told[1]]) AS s
+        SELECT date_trunc('hour', at, 'UTC'), s, 1 FROM unnest(ARRAY['', senders[1]]) AS s
         ON CONFLICT (hour, sender) DO UPDATE SET notices = c.notices + 1;
     RETURN message;
 END $$;

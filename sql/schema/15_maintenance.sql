@@ -94,7 +94,7 @@ BEGIN
     ), finished AS (
         -- An array, because a join could read all that waits, for each batch, once statistics know that it is much.
         DELETE FROM queue q WHERE q.status IN ('DELETE', 'BOUNCE') AND q.id = ANY (ARRAY(SELECT asked.id FROM asked)) RETURNING q.*
-    ), told AS (
+    ), bounced AS (
         INSERT INTO notices (ts, due, kind, messages__id, queue__id, senderlocalpart, senderdomain, recipientlocalpart, recipientdomain,
                              metadata, reply_enhanced, reply_text, arrived)
         SELECT at, at, 'failed', f.messages__id, f.id, f.senderlocalpart, f.senderdomain, f.recipientlocalpart, f.recipientdomain,
@@ -110,7 +110,7 @@ BEGIN
                CASE WHEN f.metadata->>'_quarantineid' = 'poison' THEN 'lock_expired' WHEN f.status = 'DELETE' THEN 'deleted' ELSE 'bounced' END,
                f.ts, f.senderip, f.serverid, f.saslusername, f.senderlocalpart, f.senderdomain, f.recipientlocalpart, f.recipientdomain,
                f.size, f.metadata, f.transportid, f.jobid, f.priority, f.retry_count, f.last_error, who, m.msgid, m.subject
-          FROM finished f LEFT JOIN LATERAL message_told(f.messages__id) m ON true
+          FROM finished f LEFT JOIN LATERAL message_headers(f.messages__id) m ON true
         RETURNING archive.result
     )
     SELECT archived.result, count(*) FROM archived GROUP BY archived.result;

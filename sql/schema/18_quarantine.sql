@@ -112,7 +112,7 @@ CREATE TABLE digests (
 CREATE TABLE digest_rows (
     quarantine text        NOT NULL REFERENCES digests ON DELETE CASCADE,
     queue__id  bigint      NOT NULL,
-    told       timestamptz NOT NULL,
+    reported   timestamptz NOT NULL,
     PRIMARY KEY (quarantine, queue__id)
 );
 

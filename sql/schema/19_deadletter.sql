@@ -17,13 +17,13 @@ CREATE FUNCTION archive_died() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 DECLARE
     dead integer;
-    told text;
+    by_result text;
 BEGIN
     SELECT count(*), left(string_agg(format('%s %s@%s %s', id, recipientlocalpart, recipientdomain, result), ', '), 1000)
-      INTO dead, told FROM finished WHERE archive_is_dead(result);
+      INTO dead, by_result FROM finished WHERE archive_is_dead(result);
     IF dead > 0 THEN
         PERFORM pg_notify('dead_message', id::text) FROM finished WHERE result = 'lock_expired' AND pg_notification_queue_usage() < 0.5;
-        RAISE WARNING 'pillarbox: % dead: %', dead, told;
+        RAISE WARNING 'pillarbox: % dead: %', dead, by_result;
     END IF;
     RETURN NULL;
 END $$;

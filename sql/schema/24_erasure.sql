@@ -41,8 +41,8 @@ LANGUAGE sql IMMUTABLE SET search_path = pillarbox, pg_temp AS
 $$ SELECT coalesce(lower(localpart) = of AND lower(domain) = ANY (at), false) $$;
 
 -- A text without the address. Twice, because two addresses side by side share the character between them.
-CREATE FUNCTION erasure_text(told text, pattern text) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = pillarbox, pg_temp AS
-$$ SELECT regexp_replace(regexp_replace(told, pattern, E'\\1(erased)\\2', 'gi'), pattern, E'\\1(erased)\\2', 'gi') $$;
+CREATE FUNCTION erasure_text(words text, pattern text) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = pillarbox, pg_temp AS
+$$ SELECT regexp_replace(regexp_replace(words, pattern, E'\\1(erased)\\2', 'gi'), pattern, E'\\1(erased)\\2', 'gi') $$;
 
 -- Refuses everybody but operators, and an erasure that is finished.
 CREATE FUNCTION erasure_checked(erasure bigint DEFAULT NULL) RETURNS void

@@ -37,7 +37,7 @@ BEGIN
         web_sessions_own, web_sessions_end, web_views_own, web_view_keep, web_view_forget, web_failure, web_failure_none,
         decision_link, decision_link_use TO pillarbox_agent;
     GRANT SELECT ON migrations TO pillarbox_agent;
-    -- What a login is told about itself, and what triggers ask with its rights. acting_secret and principals are the owner's.
+    -- What a login learns about itself, and what triggers ask with its rights. acting_secret and principals are the owner's.
     GRANT EXECUTE ON FUNCTION acting_for, acted_for, acting_has, is_operator, may_review, review_checked, audit_takes_back
         TO pillarbox_smtpd, pillarbox_queued, pillarbox_reviewer, pillarbox_analyst, pillarbox_maintainer, pillarbox_application, pillarbox_agent;
 
@@ -61,7 +61,7 @@ BEGIN
     GRANT INSERT ON attempts, archive TO pillarbox_queued;
     GRANT USAGE ON SEQUENCE claim_token_seq, attempts_id_seq TO pillarbox_queued;
     GRANT SELECT ON SEQUENCE queue_id_seq TO pillarbox_queued;
-    GRANT EXECUTE ON FUNCTION message_told,
+    GRANT EXECUTE ON FUNCTION message_headers,
         result_hold(timestamptz, bigint[], uuid[], bigint[], text[], text[], text[], timestamptz[]),
         hold_missing_body(timestamptz, bigint[], uuid[], bigint[], text[]) TO pillarbox_queued;
     -- It tells senders, and notes whom reports speak of.

@@ -226,13 +226,13 @@ def test_an_erased_person_is_nowhere_and_the_lake_still_equals_postgresql(
 ) -> None:
     assert run(named) == 0
 
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    record = json.loads(capsys.readouterr().out.splitlines()[-1])
     gone(named)
     left = {table: ask(named.uri, counted) for table, counted in _COUNTED.items()}
     assert left == {"attempts": named.others["attempts"] + 6, "archive": named.others["archive"] + 3}
-    assert told["lake"]["deleted"] == 2 * (2 + 3)  # of two closed days: archive, attempts with one in the quarantine
-    assert told["queued"] == 0
-    assert told["bodies"] == 1
+    assert record["lake"]["deleted"] == 2 * (2 + 3)  # of two closed days: archive, attempts with one in the quarantine
+    assert record["queued"] == 0
+    assert record["bodies"] == 1
     error = ask(named.uri, "SELECT last_error FROM pillarbox.archive WHERE last_error LIKE '%stays' LIMIT 1")
     assert error == f"no <(erased)> (erased) (erased); {_ANOTHER} stays"
     assert error in in_lake(named.lake, "archive")["last_error"].to_pylist()

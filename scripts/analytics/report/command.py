@@ -122,7 +122,7 @@ def make(
 
     done, lock = [0], Lock()
 
-    def told(key: str) -> None:
+    def on_section(key: str) -> None:
         with lock:
             done[0] += 1
             if progress is not None:
@@ -132,7 +132,7 @@ def make(
         found = counting.tables(attempts, archive, asked.top + 1) | {"sizes": _sizes(spark, asked)}
         counted = terminal.Progress("report: counting", len(found), "tables").tell if progress is not None else _untold
         with counting.kept(found, counted) as given:
-            rows = compute(spark, given, asked.top, told)
+            rows = compute(spark, given, asked.top, on_section)
     since, until = (datetime.combine(day, time(), UTC) for day in (asked.since, asked.until))
     cut = {key for key, found in rows.items() if _is_cut(key, found, asked.top)}
     shown = {key: found[: asked.top] if key in cut else found for key, found in rows.items()}

@@ -33,14 +33,16 @@ def derived(found: dict[str, DataFrame]) -> dict[str, DataFrame]:
 
 
 @contextmanager
-def kept(found: dict[str, DataFrame], told: Callable[[int], object] = lambda _: None) -> Iterator[dict[str, DataFrame]]:
-    """The tables counted, and in memory for the block; `told` is called with the number of those that are done."""
+def kept(
+    found: dict[str, DataFrame], progress: Callable[[int], object] = lambda _: None
+) -> Iterator[dict[str, DataFrame]]:
+    """The tables counted, and in memory for the block; `progress` is called with the number of those that are done."""
     # One partition: they are small, and the steps of an analysis then need no shuffle.
     held = {name: frame.coalesce(1).persist() for name, frame in found.items()}
     try:
         for done, frame in enumerate(held.values(), 1):
             frame.count()
-            told(done)
+            progress(done)
         yield derived(held)
     finally:
         for frame in held.values():

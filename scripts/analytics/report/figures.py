@@ -89,7 +89,7 @@ def prepared(given: Mapping[str, DataFrame]) -> Iterator[dict[str, DataFrame]]:
 
 
 def compute(
-    spark: SparkSession, given: Mapping[str, DataFrame], top: int, told: Callable[[str], object] = lambda _: None
+    spark: SparkSession, given: Mapping[str, DataFrame], top: int, on_section: Callable[[str], object] = lambda _: None
 ) -> dict[str, Rows]:
     """The rows of every section; outside WHOLE at most `top` + 1, so that the caller sees whether there are more.
 
@@ -99,7 +99,7 @@ def compute(
     def collect(entry: tuple[str, DataFrame]) -> tuple[str, Rows]:
         key, frame = entry
         rows = (frame if key in WHOLE else frame.limit(top + 1)).collect()
-        told(key)
+        on_section(key)
         return key, [row.asDict() for row in rows]
 
     with _set(spark, _SMALL), prepared(given) as frames, ThreadPoolExecutor(_AT_ONCE) as asking:

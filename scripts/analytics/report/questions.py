@@ -35,7 +35,7 @@ _PATIENCE: Final = timedelta(hours=1)
 
 
 def ask(
-    conninfo: str, since: date, until: date, top: int, told: Callable[[str, float], object] = lambda *_: None
+    conninfo: str, since: date, until: date, top: int, on_question: Callable[[str, float], object] = lambda *_: None
 ) -> dict[str, list[Any]]:
     """The rows of each question for the days from `since` to before `until`; `told` is called with its seconds."""
     values = {"since": datetime.combine(since, time(), UTC), "until": datetime.combine(until, time(), UTC), "top": top}
@@ -44,5 +44,5 @@ def ask(
         for question in QUESTIONS:
             begun = monotonic()
             found[question] = copying.rows(session, question, **values)
-            told(question, monotonic() - begun)
+            on_question(question, monotonic() - begun)
     return found

@@ -86,7 +86,7 @@ BUILT_IN: Final = (
 
 
 def reviewers(declared: list[Quarantine]) -> dict[str, list[str]]:
-    """The reviewers of each quarantine that names any, by its id: what PostgreSQL is told."""
+    """The reviewers of each quarantine that names any, by its id: as PostgreSQL has them."""
     return {each.id: each.reviewers for each in declared if each.reviewers}
 
 

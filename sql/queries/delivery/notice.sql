@@ -53,8 +53,8 @@ WITH first AS MATERIALIZED (
 SELECT n.id, n.ts, n.kind, n.messages__id, n.senderlocalpart, n.senderdomain, n.recipientlocalpart, n.recipientdomain, n.metadata,
        n.remote, n.reply_code, n.reply_enhanced, n.reply_text, n.arrived, n.will_retry_until,
        coalesce((SELECT c.notices FROM pillarbox.notice_counts c
-                  WHERE c.hour = h.hour AND c.sender = n.senderlocalpart || '@' || n.senderdomain), 0) AS told,
-       coalesce((SELECT c.notices FROM pillarbox.notice_counts c WHERE c.hour = h.hour AND c.sender = ''), 0) AS told_all,
+                  WHERE c.hour = h.hour AND c.sender = n.senderlocalpart || '@' || n.senderdomain), 0) AS sent,
+       coalesce((SELECT c.notices FROM pillarbox.notice_counts c WHERE c.hour = h.hour AND c.sender = ''), 0) AS sent_to_all,
        h.hour + interval '1 hour' AS next_hour, coalesce(%(now)s::timestamptz, now()) AS at, f.due AS floor
   FROM pillarbox.notices n JOIN first f ON f.messages__id = n.messages__id AND f.kind = n.kind,
        (SELECT date_trunc('hour', coalesce(%(now)s::timestamptz, now()), 'UTC') AS hour) AS h

@@ -42,7 +42,7 @@ WITH finished AS (
     SELECT id, messages__id, actionid, coalesce(%(now)s::timestamptz, now()), %(result)s::text, ts, senderip, serverid, saslusername,
            senderlocalpart, senderdomain, recipientlocalpart, recipientdomain, size, metadata, transportid, jobid, priority, retry_count,
            %(worker)s::text, msgid, subject
-      FROM finished LEFT JOIN LATERAL pillarbox.message_told(messages__id) ON true
+      FROM finished LEFT JOIN LATERAL pillarbox.message_headers(messages__id) ON true
 )
 SELECT id, claimed_token AS token, false AS kept FROM finished
 
@@ -96,7 +96,7 @@ WITH result AS (
     SELECT id, messages__id, actionid, coalesce(%(now)s::timestamptz, now()), result, ts, senderip, serverid, saslusername, senderlocalpart,
            senderdomain, recipientlocalpart, recipientdomain, size, metadata, transportid, jobid, priority, retry_count,
            CASE WHEN outcome = 'delivered' THEN last_error ELSE reply_text END, worker, msgid, subject
-      FROM finished LEFT JOIN LATERAL pillarbox.message_told(messages__id) ON true
+      FROM finished LEFT JOIN LATERAL pillarbox.message_headers(messages__id) ON true
 ), tried AS (
     INSERT INTO pillarbox.attempts (ts, queue__id, messages__id, retry_count, token, worker, partid, transportid, jobid, senderdomain,
                                     recipientdomain, size, remote, outcome, scope, uncertain, reply_code, reply_enhanced, reply_text, duration,
@@ -105,9 +105,9 @@ WITH result AS (
            transportid, jobid, senderdomain, recipientdomain, size, remote, outcome, scope, uncertain, reply_code, reply_enhanced,
            reply_text, make_interval(secs => seconds), tls, source, conversation
       FROM (SELECT * FROM finished UNION ALL SELECT * FROM deferred) AS ours
-), told AS (
-    -- `noticed` is read anew: here as it was before this statement. By `ours`, of which the planner expects few rows: by `n` it
-    -- seems dear, although there is rarely any, and the statement would be planned anew each time.
+), noticed_now AS (
+    -- `noticed` is read again: here as it was before this statement. By `ours`, of which the planner expects few rows: by `n` it
+    -- seems dear, although there is rarely any, and the statement would be planned again each time.
     INSERT INTO pillarbox.notices (ts, due, kind, messages__id, queue__id, senderlocalpart, senderdomain, recipientlocalpart,
                                    recipientdomain, metadata, remote, reply_code, reply_enhanced, reply_text, arrived, will_retry_until)
     SELECT coalesce(%(now)s::timestamptz, now()), coalesce(%(now)s::timestamptz, now()), n.notice, messages__id, id, senderlocalpart,

@@ -69,7 +69,7 @@ SELECT state, partid, count(*) AS recipients, extract(epoch FROM at - min(ts)) A
                     WHEN next_retry <= at THEN 'ACTIVE'
                     WHEN retry_count = 0 THEN 'SCHEDULED'
                     ELSE 'DEFER' END AS state
-          FROM seen, clock) AS told
+          FROM seen, clock) AS classed
  GROUP BY at, state, partid
  ORDER BY recipients DESC, state, partid LIMIT %(series)s
 

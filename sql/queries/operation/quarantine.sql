@@ -73,7 +73,7 @@ SELECT q.id, q.ts AS received, q.size,
   FROM pillarbox.digest_rows r
   JOIN pillarbox.queue q ON q.id = r.queue__id
   LEFT JOIN pillarbox.messages m ON m.id = q.messages__id
- WHERE r.quarantine = %(quarantine)s AND r.told = now() AND q.status = 'HOLD'
+ WHERE r.quarantine = %(quarantine)s AND r.reported = now() AND q.status = 'HOLD'
  ORDER BY q.id DESC
  LIMIT %(limit)s::bigint
 
@@ -87,14 +87,14 @@ RETURNING messages__id AS message
 
 -- name: quarantine_digest_tell
 -- Notes every held recipient that was in no digest as part of this one, and returns how many there are.
-WITH told AS (
-    INSERT INTO pillarbox.digest_rows (quarantine, queue__id, told)
+WITH reported AS (
+    INSERT INTO pillarbox.digest_rows (quarantine, queue__id, reported)
     SELECT %(quarantine)s, q.id, now() FROM pillarbox.queue q
      WHERE q.status = 'HOLD' AND q.metadata->>'_quarantineid' = %(quarantine)s
         ON CONFLICT DO NOTHING
     RETURNING queue__id
 )
-SELECT count(*) AS recipients FROM told
+SELECT count(*) AS recipients FROM reported
 
 -- name: quarantine_list
 -- The held mail of each quarantine: how many, how large, the oldest and the latest; whether PostgreSQL lets us decide there.

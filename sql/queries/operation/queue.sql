@@ -176,13 +176,13 @@ WITH counted AS (
      GROUP BY 1, 2
 ), fullest AS (
     SELECT domain, sum(n) AS total FROM counted GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT %(limit)s::bigint
-), told AS (
+), lines AS (
     SELECT NULL::text AS domain, bucket, sum(n) AS n, (SELECT sum(n) FROM counted) AS total FROM counted GROUP BY bucket
     UNION ALL
     SELECT domain, bucket, n, total FROM counted JOIN fullest USING (domain)
 )
 SELECT domain, jsonb_object_agg(bucket, n) AS counts, min(total)::bigint AS total
-  FROM told
+  FROM lines
  GROUP BY domain
  ORDER BY domain IS NULL DESC, total DESC, domain
 
@@ -205,7 +205,7 @@ WITH done AS MATERIALIZED (
 SELECT * FROM (
     SELECT q.ts, q.id, q.recipientlocalpart || '@' || q.recipientdomain AS recipient, 'received' AS event,
            concat_ws(' ', 'from', coalesce(q.saslusername, q.senderip), 'by server ' || q.serverid, 'as <' || q.msgid || '>',
-                     to_json(q.subject)) AS told, NULL AS conversation
+                     to_json(q.subject)) AS details, NULL AS conversation
       FROM (SELECT w.id, w.ts, w.recipientlocalpart, w.recipientdomain, w.saslusername, w.senderip, w.serverid, m.msgid, m.subject
               FROM pillarbox.queue w LEFT JOIN pillarbox.messages m ON m.id = w.messages__id WHERE w.messages__id = ANY (%(messages)s::uuid[])
             UNION ALL

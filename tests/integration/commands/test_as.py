@@ -52,10 +52,10 @@ def test_the_audit_has_the_principal_the_login_and_the_user(
     undone = pillarbox.json("undo", str(held), "--yes", "--as", "ann")["audit"]
     by_login = pillarbox.json("hold", "--all", "--yes")["audit"]
     login = factory.one("SELECT session_user")
-    told = {
+    answer = {
         line["id"]: (line["who"], line["login"], line["operator"], line["done"]) for line in pillarbox.lines("audit")
     }
-    assert told == {
+    assert answer == {
         held: ("ann", login, "nobody-we-know", 3),
         undone: ("ann", login, "nobody-we-know", 3),
         by_login: (login, login, "nobody-we-know", 3),

@@ -111,8 +111,8 @@ async def test_the_list_shows_each_dead_letter_by_its_result(
     factory: Factory, config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ids = await one_of_each(factory)
-    told = await asyncio.to_thread(command, config, capsys, "list")
-    assert {letter["result"]: letter["id"] for letter in told} == {result: ids[result] for result in DEAD}
+    answer = await asyncio.to_thread(command, config, capsys, "list")
+    assert {letter["result"]: letter["id"] for letter in answer} == {result: ids[result] for result in DEAD}
     assert await asyncio.to_thread(cli.main, ["deadletters", "list", "--config", str(config)]) == 0
     *_, last = capsys.readouterr().out.splitlines()
     assert last == f"{', '.join(f'1 {result}' for result in sorted(DEAD))}; shown: {len(DEAD)}"
@@ -265,9 +265,9 @@ def command(config: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -
     return said if arguments[0] == "list" else said[0]
 
 
-def ids_of(told: Any) -> list[int]:
+def ids_of(answer: Any) -> list[int]:
     """The ids of the letters listed."""
-    return [letter["id"] for letter in told]
+    return [letter["id"] for letter in answer]
 
 
 def requeue(factory: Factory, ids: list[int]) -> tuple[int, int]:

@@ -62,9 +62,9 @@ def test_queued_mail_is_erased_only_if_asked(factory: Factory, command: Pillarbo
     )
     assert [row.id for row in factory.queue()] == [other, to, sent]
 
-    told = command.json(*ERASE, "--queued", "--yes")
+    answer = command.json(*ERASE, "--queued", "--yes")
     assert [row.id for row in factory.queue()] == [other]
-    assert (told["queued"], told["bodies"], told["lake"]) == (2, 2, None)
+    assert (answer["queued"], answer["bodies"], answer["lake"]) == (2, 2, None)
     assert factory.archive() == []
     assert len(factory.bodies()) == 1
     assert factory.one("SELECT count(*) FROM pillarbox.notices") == 0
@@ -109,8 +109,8 @@ def test_a_body_stays_while_another_recipient_needs_it(factory: Factory, command
     body = factory.message()
     factory.row(message=body)
     joes(factory, message=body)
-    told = command.json(*ERASE, "--queued", "--yes")
-    assert (told["bodies"], told["kept"]) == (0, 1)
+    answer = command.json(*ERASE, "--queued", "--yes")
+    assert (answer["bodies"], answer["kept"]) == (0, 1)
     assert list(factory.bodies()) == [body]
 
 

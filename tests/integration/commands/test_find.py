@@ -63,10 +63,10 @@ def test_delivered_mail_is_traced_after_its_body_and_its_tries_are_gone(factory:
     factory.sql("SELECT pillarbox.maintain_finish(now(), 'w', 10)")
     factory.sql("TRUNCATE pillarbox.attempts, pillarbox.released")
     factory.sql("DELETE FROM pillarbox.messages")
-    told = pillarbox.lines("trace", f"<{MSGID}>")
-    assert {line["id"] for line in told} == set(ids[:4])
-    assert {line["event"] for line in told} == {"received", "delete", "deleted"}
-    received = next(line["told"] for line in told if line["event"] == "received")
+    answer = pillarbox.lines("trace", f"<{MSGID}>")
+    assert {line["id"] for line in answer} == set(ids[:4])
+    assert {line["event"] for line in answer} == {"received", "delete", "deleted"}
+    received = next(line["details"] for line in answer if line["event"] == "received")
     assert received.endswith(f'as <{MSGID}> "Rechnung für März"')
     assert {line["id"] for line in pillarbox.lines("trace", "<other@mail.example>")} == set(ids[4:])
     pillarbox.run("trace", "<unknown@mail.example>")

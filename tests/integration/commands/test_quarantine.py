@@ -63,13 +63,13 @@ def test_quarantines_are_listed_with_their_counts(factory: Factory, reviewer: Re
     ids = hold(factory, "review", count=3)
     hold(factory, "undeclared")
     factory.row()
-    told = {each["id"]: each for each in reviewer.lines("list")}
-    assert list(told) == ["review", "undeclared", "poison", "body", "legal"]
-    assert (told["review"]["recipients"], told["review"]["messages"]) == (3, 1)
-    assert told["review"]["bytes"] == sum(row.size for row in factory.queue(*ids))
-    assert told["review"]["oldest"] == min(row.ts for row in factory.queue(*ids)).isoformat()
-    assert (told["review"]["retention"], told["review"]["description"]) == ("30d", "what rules suspect")
-    assert (told["legal"]["may"], told["poison"]["recipients"]) == (False, 0)
+    answer = {each["id"]: each for each in reviewer.lines("list")}
+    assert list(answer) == ["review", "undeclared", "poison", "body", "legal"]
+    assert (answer["review"]["recipients"], answer["review"]["messages"]) == (3, 1)
+    assert answer["review"]["bytes"] == sum(row.size for row in factory.queue(*ids))
+    assert answer["review"]["oldest"] == min(row.ts for row in factory.queue(*ids)).isoformat()
+    assert (answer["review"]["retention"], answer["review"]["description"]) == ("30d", "what rules suspect")
+    assert (answer["legal"]["may"], answer["poison"]["recipients"]) == (False, 0)
     assert "review" in reviewer.run("list")
 
 
@@ -90,10 +90,10 @@ def test_a_hostile_message_sends_no_control_characters_to_the_terminal(factory: 
         said = reviewer.run(*words)
         assert reviewer.status == 0, reviewer.refused
         assert harmless(said)
-    told = reviewer.json("show", str(held))
-    assert reviewer.json("show", told["message"]) == told
-    assert told["text"] == "Dear reader\n\N{REPLACEMENT CHARACTER}[2J"
-    assert [(part["type"], part["attached"]) for part in told["parts"]] == [
+    answer = reviewer.json("show", str(held))
+    assert reviewer.json("show", answer["message"]) == answer
+    assert answer["text"] == "Dear reader\n\N{REPLACEMENT CHARACTER}[2J"
+    assert [(part["type"], part["attached"]) for part in answer["parts"]] == [
         ("text/html", False),
         ("image/svg+xml", True),
     ]
@@ -122,11 +122,11 @@ def test_of_ten_thousand_parts_the_first_are_shown(factory: Factory, reviewer: R
     parts = b"--b\r\nContent-Type: text/plain\r\n\r\nx\r\n" * 10_000
     content = b"Content-Type: multipart/mixed; boundary=b\r\n\r\n" + parts
     [held] = hold(factory, "review", message=factory.message(content))
-    told = reviewer.json("show", str(held))
-    assert reviewer.json("show", told["message"]) == told
-    assert len(told["parts"]) == 200
-    assert told["notes"][0] == "10000 parts; the first 200 are listed"
-    assert len(told["notes"]) == 7
+    answer = reviewer.json("show", str(held))
+    assert reviewer.json("show", answer["message"]) == answer
+    assert len(answer["parts"]) == 200
+    assert answer["notes"][0] == "10000 parts; the first 200 are listed"
+    assert len(answer["notes"]) == 7
 
 
 def test_a_message_without_a_body_is_reported(factory: Factory, superuser: Factory, reviewer: Reviewer) -> None:

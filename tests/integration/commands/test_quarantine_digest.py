@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.fixtures.database.logins import name_of
-from tests.fixtures.database.operating import Pillarbox, killed, told, write_config
+from tests.fixtures.database.operating import Pillarbox, killed, printed_by, write_config
 from tests.fixtures.database.reviewing import hold
 from tests.fixtures.waiting import eventually
 
@@ -113,7 +113,7 @@ def test_mail_held_again_is_in_the_next_digest(factory: Factory, reviewer: Revie
 async def test_digests_run_at_once_send_one(factory: Factory, reviewer: Reviewer) -> None:
     hold(factory, "review", count=5)
     started = [await reviewer.start("digest", "--yes") for _ in range(3)]
-    results = await asyncio.gather(*map(told, started))
+    results = await asyncio.gather(*map(printed_by, started))
     assert sorted(each["recipients"] for each in results) == [0, 0, 5]
     assert len(digests(factory)) == 1
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fixtures.database.operating import ROOT, killed, told
+from tests.fixtures.database.operating import ROOT, killed, printed_by
 from tests.fixtures.waiting import PATIENCE, eventually
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ async def test_two_operators_at_the_same_rows_change_each_once(factory: Factory,
         other.execute(LOCK, (ids[0],))
         both = [await pillarbox.start(verb, "state=HOLD", "--yes") for verb in ("release", "delete")]
         await until_it_waits(factory, *both)
-    release, delete = await asyncio.gather(*map(told, both))
+    release, delete = await asyncio.gather(*map(printed_by, both))
     assert release["done"] + delete["done"] == HELD
     for each in (release, delete):
         assert each["done"] + each["skipped"] + each["gone"] == each["wanted"] == HELD
@@ -115,7 +115,7 @@ async def test_the_same_copying_command_twice_at_once_copies_each_once(factory: 
         other.execute(LOCK, (ids[0],))
         both = [await pillarbox.start("release", "state=HOLD", "--copy", "--yes") for _ in range(2)]
         await until_it_waits(factory, *both)
-    first, second = await asyncio.gather(*map(told, both))
+    first, second = await asyncio.gather(*map(printed_by, both))
     assert first["done"] + second["done"] == by_status(factory)["DELIVER"] == HELD
 
 
@@ -142,7 +142,7 @@ async def test_rows_finished_by_a_worker_meanwhile_are_not_counted(factory: Fact
         process = await pillarbox.start("hold", "state=ACTIVE", "--yes")
         await until_it_waits(factory, process)
         other.commit()
-        result = await told(process)
+        result = await printed_by(process)
     assert (result["wanted"], result["done"], result["skipped"], result["gone"]) == (10, 7, 0, 3)
     assert by_status(factory) == {"HOLD": 7}
 

@@ -56,8 +56,11 @@ def test_looking_commands_find_their_rows(factory: Factory, config: Path, capsys
     for words in found:
         known = [message if len(word) == 36 else str(ids[0]) if word == "4711" else word for word in words]
         assert run(known, config) == 0, (words, capsys.readouterr().err)
-        told = capsys.readouterr().out
-        assert "metadata.campaign" in words or "r1" in told or "example.com" in told or "2" in told, (words, told)
+        answer = capsys.readouterr().out
+        assert "metadata.campaign" in words or "r1" in answer or "example.com" in answer or "2" in answer, (
+            words,
+            answer,
+        )
 
 
 def test_acting_commands_change_the_rows_they_name(
@@ -90,8 +93,8 @@ def test_acting_commands_change_the_rows_they_name(
         )
         known = [str(one) if word == "4711" else word for word in words]
         assert run([*known, "--json"], config) == 0, (words, capsys.readouterr().err)
-        told = json.loads(capsys.readouterr().out)
-        assert told["wanted"] == 1, words
+        answer = json.loads(capsys.readouterr().out)
+        assert answer["wanted"] == 1, words
         if "--yes" in words:
-            assert told["done"] == 1, words
-            last = str(told["audit"])
+            assert answer["done"] == 1, words
+            last = str(answer["audit"])

@@ -134,8 +134,8 @@ def test_verbs_change_exactly_the_matching_rows(
     ids = factory.rows(3, status=status, due=waiting, tries=int(before == "DEFER"))
     others = {"HOLD": factory.row(status="HOLD")} if before != "HOLD" else {"ACTIVE": factory.row()}
     assert states(factory, *ids) == [before] * 3
-    told = pillarbox.json(*words, "--yes", "--reason", "a test")
-    assert (told["wanted"], told["done"], told["skipped"]) == (3, 3, 0)
+    answer = pillarbox.json(*words, "--yes", "--reason", "a test")
+    assert (answer["wanted"], answer["done"], answer["skipped"]) == (3, 3, 0)
     assert states(factory, *ids) == [after] * 3
     assert states(factory, *others.values()) == list(others)
     noted = audit(factory)
@@ -183,8 +183,8 @@ def test_a_copy_to_the_recipient_itself_is_reported_as_its_sender_asked(factory:
 def test_claimed_rows_are_skipped_if_the_change_would_be_lost(factory: Factory, pillarbox: Pillarbox) -> None:
     ids = factory.rows(3)
     factory.lease(ids[:1], ends=timedelta(minutes=5))
-    told = pillarbox.json("priority", "--to", "5", "recipientdomain=example.com", "--yes")
-    assert (told["done"], told["skipped"]) == (2, 1)
+    answer = pillarbox.json("priority", "--to", "5", "recipientdomain=example.com", "--yes")
+    assert (answer["done"], answer["skipped"]) == (2, 1)
     assert [row.priority for row in factory.queue(*ids)] == [0, 5, 5]
     assert pillarbox.json("hold", "recipientdomain=example.com", "--yes")["done"] == 3
 
@@ -204,8 +204,8 @@ def test_a_command_is_undone_as_far_as_it_still_can_be(factory: Factory, pillarb
     done = pillarbox.json("hold", "tries=2", "--quarantine", "odd", "--yes")
     assert [row.metadata["_quarantineid"] for row in factory.queue(*ids)] == ["odd"] * 4
     factory.move(ids[:1], "DELETE")
-    told = pillarbox.json("undo", str(done["audit"]), "--yes")
-    assert (told["done"], told["skipped"], told["gone"]) == (3, 0, 1)
+    answer = pillarbox.json("undo", str(done["audit"]), "--yes")
+    assert (answer["done"], answer["skipped"], answer["gone"]) == (3, 0, 1)
     assert states(factory, *ids) == ["DELETE", "DEFER", "DEFER", "DEFER"]
     assert "_quarantineid" not in factory.queue(ids[1])[0].metadata
     pillarbox.run("undo", str(done["audit"]), "--yes")
@@ -228,8 +228,8 @@ def test_a_deletion_is_undone_once_while_the_body_is_kept(factory: Factory, pill
     factory.sql("DELETE FROM pillarbox.queue WHERE id = %(id)s", id=gone)
     factory.sql("SELECT pillarbox.maintain_sweep(now() + interval '1 h', '1 s', '1 s', 10)")
     factory.sql("SELECT * FROM pillarbox.maintain_finish(now(), 'worker', 1)")
-    told = pillarbox.json("undo", str(done["audit"]), "--yes")
-    assert (told["wanted"], told["done"], told["gone"]) == (3, 2, 1)
+    answer = pillarbox.json("undo", str(done["audit"]), "--yes")
+    assert (answer["wanted"], answer["done"], answer["gone"]) == (3, 2, 1)
     again = {row.metadata["_requeued"]: row for row in factory.queue() if "_requeued" in (row.metadata or {})}
     assert (again[str(held)].status, again[str(held)].metadata["_quarantineid"]) == ("HOLD", "spam")
     assert (again[str(waiting)].status, again[str(waiting)].retry_count) == ("DELIVER", 2)
@@ -282,9 +282,9 @@ def test_a_domain_that_is_called_like_a_state_has_its_own_change(factory: Factor
 def test_a_recipient_is_shown_with_its_header_and_why_it_waits(factory: Factory, pillarbox: Pillarbox) -> None:
     message = factory.message(b"Subject: =?utf-8?q?gr=C3=BC=C3=9Fe?=\r\nFrom: a@b.example\r\n\r\nbody\r\n")
     waiting = factory.row(message=message, due=timedelta(hours=1), tries=1)
-    told = pillarbox.json("show", str(waiting))
-    assert told["header"] == {"From": "a@b.example", "Subject": "grüße"}
-    assert re.fullmatch(r"tried 1 time; the next try is in (1h|59m\d+s)", told["why"])
+    answer = pillarbox.json("show", str(waiting))
+    assert answer["header"] == {"From": "a@b.example", "Subject": "grüße"}
+    assert re.fullmatch(r"tried 1 time; the next try is in (1h|59m\d+s)", answer["why"])
     assert "grüße" in pillarbox.run("show", str(waiting))
     pillarbox.run("show", "4711")
     assert (pillarbox.status, "is not in the queue" in pillarbox.refused) == (1, True)
@@ -325,14 +325,14 @@ def test_a_trace_has_times_of_one_form_and_no_dash_before_nothing(factory: Facto
     deferred = factory.row(due=timedelta(hours=1), tries=1)
     pillarbox.json("hold", f"id={deferred}", "--yes")
     pillarbox.json("release", f"id={deferred}", "--yes")
-    told = {line["event"]: line["told"] for line in pillarbox.lines("trace", str(deferred))}
-    assert re.fullmatch(r"by \S+ \(audit \d+\)", told["hold"])
-    assert re.fullmatch(r"now, next try at \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", told["active"])
+    answer = {line["event"]: line["details"] for line in pillarbox.lines("trace", str(deferred))}
+    assert re.fullmatch(r"by \S+ \(audit \d+\)", answer["hold"])
+    assert re.fullmatch(r"now, next try at \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", answer["active"])
     factory.sql("UPDATE pillarbox.queue SET last_error = '451 busy', next_retry = now() + interval '1 h'")
-    assert re.fullmatch(r"now, next try at \S+Z - 451 busy", pillarbox.lines("trace", str(deferred))[-1]["told"])
+    assert re.fullmatch(r"now, next try at \S+Z - 451 busy", pillarbox.lines("trace", str(deferred))[-1]["details"])
     pillarbox.json("delete", f"id={deferred}", "--yes")
     factory.sql("SELECT pillarbox.maintain_finish(now(), 'w', 10)")
-    assert pillarbox.lines("trace", str(deferred))[-1]["told"] == "after 1 try - 451 busy"
+    assert pillarbox.lines("trace", str(deferred))[-1]["details"] == "after 1 try - 451 busy"
 
 
 def test_undoing_changes_back_what_the_command_changed_and_nothing_since(
@@ -345,8 +345,8 @@ def test_undoing_changes_back_what_the_command_changed_and_nothing_since(
     assert pillarbox.json("undo", str(urgent), "--yes")["done"] == 2
     assert states(factory, *ids) == ["ACTIVE", "SENDING", "HOLD"]
     assert [row.priority for row in factory.queue(*ids)] == [0, 7, 0]
-    told = pillarbox.json("undo", str(released), "--yes")
-    assert (told["done"], told["skipped"], told["gone"]) == (1, 1, 0)
+    answer = pillarbox.json("undo", str(released), "--yes")
+    assert (answer["done"], answer["skipped"], answer["gone"]) == (1, 1, 0)
     assert states(factory, *ids) == ["HOLD", "SENDING", "HOLD"]
     assert factory.queue(ids[0])[0].next_retry > datetime.now(UTC) + timedelta(minutes=50)
 
@@ -424,8 +424,8 @@ def test_undo_does_not_touch_a_new_row_with_an_old_id(factory: Factory, pillarbo
     factory.sql("DELETE FROM pillarbox.queue")
     factory.sql("SELECT setval('pillarbox.queue_id_seq', 1, false)")
     again = factory.rows(3, status="HOLD")
-    told = pillarbox.json("undo", str(done["audit"]), "--yes")
-    assert (told["done"], told["skipped"]) == (0, 0)
+    answer = pillarbox.json("undo", str(done["audit"]), "--yes")
+    assert (answer["done"], answer["skipped"]) == (0, 0)
     assert states(factory, *again) == ["HOLD"] * 3
 
 

@@ -81,7 +81,7 @@ def test_the_default_retention_applies_where_none_is_configured(
     retention = Pillarbox(write_config(tmp_path / "c", database, **sections), capsys, "retention")
     kept = [*held(factory, RELEASE1, 60), *held(factory, "abuse", 20)]
     gone = [*held(factory, RELEASE1, 100), *held(factory, "abuse", 40), *held(factory, None, 40)]
-    assert [told["done"] for told in retention.lines("--yes")] == [1, 2]
+    assert [answer["done"] for answer in retention.lines("--yes")] == [1, 2]
     assert {id_ for id_, status in statuses(factory).items() if status == "HOLD"} == set(kept)
     assert {id_ for id_, status in statuses(factory).items() if status == "DELETE"} == set(gone)
 
@@ -107,8 +107,8 @@ def test_the_manuals_own_example_is_a_script_that_runs_as_a_reviewer(
     old, young, other = (held(factory, name, days)[0] for name, days in ((RELEASE1, 2), (RELEASE1, 0), ("two", 2)))
     factory.sql("INSERT INTO pillarbox.audit (ts, verb, condition, wanted) VALUES ('2020-01-01', 'hold', '', 0)")
     assert delete_release1.main(["--json", "--config", str(folder)]) == 0
-    told = json.loads(capsys.readouterr().out.splitlines()[0])
-    assert (told["quarantine"], told["done"]) == (RELEASE1, 1)
+    answer = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert (answer["quarantine"], answer["done"]) == (RELEASE1, 1)
     assert statuses(factory) == {old: "DELETE", young: "HOLD", other: "HOLD"}
     # All rules at once do not trip over what a reviewer may not forget.
     assert Pillarbox(folder, capsys, "retention").lines("--yes") == [{"quarantine": None, "keep": None}]
@@ -170,7 +170,7 @@ def test_an_implausible_command_is_refused(retention: Pillarbox, words: list[str
 def test_one_quarantine_uses_its_own_retention_or_the_given_age(factory: Factory, retention: Pillarbox) -> None:
     held(factory, RELEASE1, 2)
     held(factory, "abuse", 2)
-    [told] = retention.lines("--quarantine", RELEASE1, "--dry-run")
-    assert (told["keep"], told["recipients"]) == ("1d", 1)
-    [told] = retention.lines("--quarantine", "abuse", "--age", "36h", "--yes")
-    assert (told["keep"], told["done"]) == ("1d12h", 1)
+    [answer] = retention.lines("--quarantine", RELEASE1, "--dry-run")
+    assert (answer["keep"], answer["recipients"]) == ("1d", 1)
+    [answer] = retention.lines("--quarantine", "abuse", "--age", "36h", "--yes")
+    assert (answer["keep"], answer["done"]) == ("1d12h", 1)

@@ -87,8 +87,8 @@ def test_the_page_on_holding(
             id=waiting,
         )
         assert cli.main([*words[1:], "--json", "--config", str(folder)]) == 0, (words, capsys.readouterr().err)
-        told = json.loads(capsys.readouterr().out.splitlines()[0])
-        assert "--yes" not in words or told["done"] == 1, words
+        answer = json.loads(capsys.readouterr().out.splitlines()[0])
+        assert "--yes" not in words or answer["done"] == 1, words
         verbs.append(words[2])
         factory.sql("UPDATE pillarbox.queue SET status = 'DELETE' WHERE status IN ('HOLD', 'DELIVER')")
     assert verbs == ["list", "group", "hold", "release", "delete"]

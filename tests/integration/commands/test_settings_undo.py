@@ -30,8 +30,8 @@ def command(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def daily(command: Pillarbox, tmp_path: Path) -> dict[str, Any]:
-    told: dict[str, Any] = command.json(*DAILY, "--file", str(tmp_path / "mail.eml"))
-    return told
+    answer: dict[str, Any] = command.json(*DAILY, "--file", str(tmp_path / "mail.eml"))
+    return answer
 
 
 def test_a_preview_shows_what_would_change_and_changes_nothing(

@@ -67,12 +67,12 @@ def test_the_status_screen_shows_every_part(
     assert max(map(len, lines)) <= 80
     assert any(line.startswith("warn") and "w2@h:2 has been silent for 2h" in line for line in lines)
 
-    told = json.loads(status.run("--json"))
-    assert told["accepted"] == {"one": 2, "five": 3, "fifteen": 3}
-    assert told["attempts"] == {"delivered": {"one": 1, "five": 2, "fifteen": 2}}
-    assert told["states"]["HOLD"]["recipients"] == 3
-    assert [worker["live"] for worker in told["workers"]].count(True) == 1
-    assert "worker.live" in {finding["check"] for finding in told["trouble"]}
+    answer = json.loads(status.run("--json"))
+    assert answer["accepted"] == {"one": 2, "five": 3, "fifteen": 3}
+    assert answer["attempts"] == {"delivered": {"one": 1, "five": 2, "fifteen": 2}}
+    assert answer["states"]["HOLD"]["recipients"] == 3
+    assert [worker["live"] for worker in answer["workers"]].count(True) == 1
+    assert "worker.live" in {finding["check"] for finding in answer["trouble"]}
     assert status.status == 0
 
 
@@ -82,8 +82,8 @@ async def test_a_listener_that_accepts_connections_is_alive(
     async with Sink() as sink:
         servers = [{"id": "relay", "listeners": [{"address": "0.0.0.0", "port": sink.port}, {"port": NONE}]}]  # noqa: S104
         status = Pillarbox(write_config(tmp_path / "config", database, servers=servers), capsys, "status")
-        told = await asyncio.to_thread(status.json)
-    assert told["listeners"] == [
+        answer = await asyncio.to_thread(status.json)
+    assert answer["listeners"] == [
         {"address": f"0.0.0.0:{sink.port}", "accepts": True},
         {"address": f"127.0.0.1:{NONE}", "accepts": False},
     ]

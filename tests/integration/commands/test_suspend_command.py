@@ -91,8 +91,8 @@ def test_all_are_removed_together(command: Command) -> None:
     command("add", "--destination", "example.com", *WHY)
     command("add", "--all", *WHY)
     status, out, _ = command("remove", "--all", "--json")
-    told = {"audit": 3, "removed": [1, 2], "selections": [{"destination": ["example.com"]}, {}]}
-    assert (status, json.loads(out)) == (0, told)
+    answer = {"audit": 3, "removed": [1, 2], "selections": [{"destination": ["example.com"]}, {}]}
+    assert (status, json.loads(out)) == (0, answer)
     assert command("list")[1] == "nothing is suspended\n"
 
 

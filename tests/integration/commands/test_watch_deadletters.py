@@ -33,7 +33,7 @@ class Watching:
     def __init__(self, child: asyncio.subprocess.Process) -> None:
         self.child = child
 
-    async def told(self) -> dict[str, Any]:
+    async def printed(self) -> dict[str, Any]:
         """The next line."""
         assert self.child.stdout
         async with asyncio.timeout(PATIENCE):
@@ -74,17 +74,17 @@ def die(factory: Factory) -> int:
 async def test_each_dead_letter_is_reported_once_also_after_an_outage(factory: Factory, tmp_path: Path) -> None:
     before = die(factory)
     async with watching(factory, tmp_path, "--since", "1h") as watch:
-        first = await watch.told()
+        first = await watch.printed()
         assert (first["id"], first["result"], first["recipient"]) == (before, "lock_expired", "r1@example.com")
         during = [die(factory), die(factory)]
-        assert [(await watch.told())["id"] for _ in during] == during
+        assert [(await watch.printed())["id"] for _ in during] == during
         # Whoever lost the connection misses what is announced meanwhile, and finds it in the archive.
         for _ in range(2):
             assert factory.terminate(NAME) == 1
             missed = die(factory)
-            assert (await watch.told())["id"] == missed
+            assert (await watch.printed())["id"] == missed
         last = die(factory)
-        assert (await watch.told())["id"] == last
+        assert (await watch.printed())["id"] == last
 
 
 async def test_a_repeated_announcement_prints_no_old_message(factory: Factory, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ async def test_a_repeated_announcement_prints_no_old_message(factory: Factory, t
         for _ in range(3):
             factory.sql(f"NOTIFY dead_message, '{old}'")
         later = die(factory)
-        assert (await watch.told())["id"] == later
+        assert (await watch.printed())["id"] == later
 
 
 async def test_without_since_the_watch_begins_now(factory: Factory, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ async def test_without_since_the_watch_begins_now(factory: Factory, tmp_path: Pa
     async with watching(factory, tmp_path) as watch:
         await until(lambda: listening(factory), "it to listen")
         later = die(factory)
-        assert (await watch.told())["id"] == later
+        assert (await watch.printed())["id"] == later
 
 
 def listening(factory: Factory) -> bool:

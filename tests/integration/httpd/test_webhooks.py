@@ -73,7 +73,7 @@ async def test_a_test_is_signed_and_answers_what_the_endpoint_said(api: Api) -> 
         assert refused["error"]
         assert peer.requests == []  # an address of this host alone
         await api.system.rows("UPDATE webhooks SET private = true")
-        told = (await client.post("/v1/webhooks/app/test")).json()
-        assert (told["name"], told["error"]) == ("app", None)
+        answer = (await client.post("/v1/webhooks/app/test")).json()
+        assert (answer["name"], answer["error"]) == ("app", None)
         [request] = peer.requests
         assert Webhook(secret).verify(request.body, dict(request.headers))["type"] == "test"

@@ -132,7 +132,7 @@ class Settings:
         try:
             preview = self._runner.run(self._ask(kind, *rest, dry_run=True))
             assert self.rows() == before
-            told = self._runner.run(self._ask(kind, *rest, dry_run=False))
+            answer = self._runner.run(self._ask(kind, *rest, dry_run=False))
         except (NotNow, NotThere):
             assert self.rows() == before
             return
@@ -144,7 +144,7 @@ class Settings:
             for key in changed
             if key in before  # what is added gets its number later
         }
-        self._done.append((told.audit, {key: (before.get(key), after.get(key)) for key in changed}))
+        self._done.append((answer.audit, {key: (before.get(key), after.get(key)) for key in changed}))
 
     async def _ask(self, kind: str, what: Any, who: str | None = None, *, dry_run: bool) -> Any:
         connection = self._connection

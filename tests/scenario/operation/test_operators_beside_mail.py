@@ -20,7 +20,7 @@ import psycopg
 import pytest
 
 from tests.fixtures.daemons.submit import DOMAINS, numbered
-from tests.fixtures.database.operating import Pillarbox, killed, told, write_config
+from tests.fixtures.database.operating import Pillarbox, killed, printed_by, write_config
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ async def test_undoing_a_command_beside_a_worker_loses_and_duplicates_no_mail(
         both = await asyncio.gather(
             *(pillarbox.start("undo", str(held["audit"]), "--yes"), pillarbox.start("release", "state=HOLD", "--yes"))
         )
-        undone += [await told(process) for process in both]
+        undone += [await printed_by(process) for process in both]
         assert held["done"] + held["skipped"] + held["gone"] == held["wanted"]
     tap.open = False
     await submitting

@@ -3,7 +3,7 @@
 Owns: a worker that runs: twelve domains, each with a host of its own, accept a message, and so count as reached; then
     they read large messages, more than the worker may hold, octet by octet.
 Guarantees: none of these attempts is cut off.
-See: queued/admission/aside.py; docs/explanation/admission.md, "Content that is not answered".
+See: queued/in_flight.py; docs/explanation/admission.md, "Content that is not answered".
 """
 
 from __future__ import annotations

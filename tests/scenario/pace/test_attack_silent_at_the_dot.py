@@ -4,7 +4,7 @@ Owns: a worker that runs: sixty domains, each with a host of its own, accept a m
     they take more mail than the worker may hold, and do not answer the final dot until healthy mail is delivered. Half
     of them take some seconds to answer RCPT, so that not all stand still when the worker first looks for such attempts.
 Guarantees: none of their attempts is cut off, for the host may have the message: each is sent once.
-See: queued/admission/aside.py; docs/explanation/admission.md, "Content that is not answered".
+See: queued/in_flight.py; docs/explanation/admission.md, "Content that is not answered".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """test_watchdog — which attempts are cut off so that other mail can be claimed
 
 Owns: proofs about queued/waiting/watchdog.py's `relieve` and `make_room`, and about slots set aside
-    (queued/admission/aside.py); tests/integration/attacks has those of a stuck attempt.
+    (queued/in_flight.py); tests/integration/attacks has those of a stuck attempt.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 import pytest
 
-from queued.admission.aside import Aside
 from queued.destinations.destination import Destination, Rest, Share, Waiting
 from queued.destinations.destinations import Destinations
 from queued.destinations.feedback import Steering
+from queued.in_flight import StalledAttempts
 from queued.values import Lease
 from queued.waiting.deferral import Deferral
 from queued.waiting.watchdog import AttemptStep, Phase, Watch, give_way
@@ -169,7 +169,7 @@ async def test_one_look_finds_several_and_spares_those_that_have_moved_or_ended_
 
 @pytest.mark.parametrize(("sizes", "taken"), [([1] * 30, 25), ([400] * 3, 1), ([20, 4, 2, 1], 3)])
 def test_at_most_a_quarter_of_the_slots_or_one_is_set_aside(sizes: list[int], taken: int) -> None:
-    aside = Aside(100, 10**6)
+    aside = StalledAttempts(100, 10**6)
     took = [recipients for recipients in sizes if aside.take(recipients, 10)]
     assert len(took) == taken
     assert aside.recipients == sum(took)
