@@ -92,8 +92,8 @@ chaos: ready-test  ## run the crash matrix: faults under load, no mail may be lo
 chaos-apart: ready-test  ## test failover (also with Patroni and etcd), rolling upgrade and full disk under load
 	@$(PY) -m tests.chaos.apart $(ARGS)
 
-chaos-mutants: ready-test  ## remove each safeguard in turn: the crash matrix must fail
-	@PILLARBOX_CHAOS=all $(PY) -m pytest -q tests/chaos/test_safeguards.py $(ARGS)
+chaos-mutants: ready-test  ## remove each safeguard in turn: the crash matrix must fail; kill the stream at each step
+	@PILLARBOX_CHAOS=all $(PYTEST) -q tests/chaos/test_safeguards.py tests/analytics/test_stream_killed.py $(ARGS)
 
 soak: ready-test  ## inject all faults at random for HOURS (default 1), with limits on memory, files and backlog
 	@$(PY) -m tests.chaos.soak --hours $(or $(HOURS),1) $(ARGS)

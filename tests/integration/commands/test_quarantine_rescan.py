@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def at(reviewing: Reviewing, url: str, **settings: Any) -> Reviewer:
     """A reviewer whose configuration names this content check."""
-    return reviewing.reviewer(policy={"contentcheck": {"url": url, **settings}})
+    return reviewing.reviewer(policy={"contentcheck": {"url": url, "timeout": "2m", **settings}})
 
 
 def statuses(factory: Factory, *ids: int) -> list[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from queued import maintain
 from queued.maintain import Maintainer
@@ -72,6 +73,19 @@ async def test_settings_of_the_database_do_not_stop_a_round(factory: Factory, he
     assert heard.all("maintain.failed") == []
     assert factory.one("SELECT count(*) FROM pillarbox.messages") == 0
     assert (asked.now.tzinfo is not None, span) == (True, timedelta(days=1, hours=2))
+
+
+async def test_no_statement_is_compiled_whatever_the_server_s_default(factory: Factory) -> None:
+    """Debian's servers have jit = on, and a plan that avoids sequential scans can cost enough to be compiled."""
+    uri = make_conninfo(factory.uri, options="-c jit=on")
+    connection, pool = await db.connect(uri, "maintainer"), await db.open_pool(uri, "worker", 1)
+    try:
+        async with pool.connection() as pooled:
+            for each in (connection, pooled):
+                assert await (await each.execute("SHOW jit")).fetchall() == [("off",)]
+    finally:
+        await pool.close()
+        await connection.close()
 
 
 # Statements that break each step, by the event that logs its work.
