@@ -1,8 +1,9 @@
 """keys — API keys: the form of a key, what it may do, and making, listing and revoking them
 
 Owns: the form of a key; the scopes, and the roles of principals that allow the same.
-Guarantees: a key is random, shown once, and kept as a digest. What is revoked stays in the list. PostgreSQL lets only
-    admins change keys, and logins that act for nobody by their rights.
+Guarantees: each change has its preview and audit row, and an undo revokes a key that was made
+    (operate/settings/change.py). A key is random, shown once, and kept as a digest. What is revoked stays in the
+    list. PostgreSQL lets only admins change keys, and logins that act for nobody by their rights.
 Raises: NotThere, Refused.
 See: sql/schema/21_key.sql; httpd/access/keys.py, which recognizes them.
 """
@@ -15,13 +16,16 @@ import secrets
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from operate.errors import NotThere, Refused
-from operate.shapes.settings import ApiKey, ApiKeyMade, ApiKeyRevoked
+from operate.settings.change import Asked, changing
+from operate.shapes.settings import ApiKey, ApiKeyMade, ApiKeyRevoked, SettingsPreview
 from shared.masking import show
 from shared.postgres import database
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
+
+    from operate.queue.act import By
 
 #: What each scope lets a key do, as long as its principal has one of these roles.
 SCOPES: Final = {
@@ -60,12 +64,14 @@ def _digest(key: str) -> bytes:
 
 async def add(
     connection: database.Connection,
+    by: By,
     principal: str,
     *,
     scopes: Sequence[str] | None,
     expires: datetime | None,
     label: str | None,
-) -> ApiKeyMade:
+    dry_run: bool = False,
+) -> ApiKeyMade | SettingsPreview:
     """Make a key for a principal; scopes: None is all that its roles have a use for."""
     rows = await database.fetch(connection, "key_roles", principal=principal)
     if not rows:
@@ -80,17 +86,20 @@ async def add(
         what = f"the scope {useless[0]}" if useless else "a key"
         raise Refused(f"{show(principal)} has no role for {what}: it has {has}; allowed: one of {need}")
     secret = made()
-    await database.fetch(
-        connection,
-        "key_add",
-        prefix=secret.prefix,
-        digest=secret.digest,
-        principal=principal,
-        scopes=granted,
-        label=label,
-        expires=expires,
+    async with changing(connection, by, Asked("key add", principal), dry_run=dry_run) as change:
+        await database.fetch(
+            connection,
+            "key_add",
+            prefix=secret.prefix,
+            digest=secret.digest,
+            principal=principal,
+            scopes=granted,
+            label=label,
+            expires=expires,
+        )
+    return change.preview or ApiKeyMade(
+        audit=change.audit, key=secret.key, prefix=secret.prefix, principal=principal, scopes=granted, expires=expires
     )
-    return ApiKeyMade(key=secret.key, prefix=secret.prefix, principal=principal, scopes=granted, expires=expires)
 
 
 async def listed(connection: database.Connection, principal: str | None) -> list[ApiKey]:
@@ -98,10 +107,13 @@ async def listed(connection: database.Connection, principal: str | None) -> list
     return [ApiKey.from_row(row) for row in await database.fetch(connection, "key_list", principal=principal)]
 
 
-async def revoke(connection: database.Connection, prefix: str) -> ApiKeyRevoked:
-    """End the key with this prefix."""
-    rows = await database.fetch(connection, "key_revoke", prefix=prefix)
-    if not rows:
-        why = f"there is no key {show(prefix)}"
-        raise NotThere(why, f"PREFIX: {why}; `pillarbox key list` shows them")
-    return ApiKeyRevoked(prefix=rows[0].prefix, principal=rows[0].principal)
+async def revoke(
+    connection: database.Connection, by: By, prefix: str, *, dry_run: bool = False
+) -> ApiKeyRevoked | SettingsPreview:
+    """End the key with this prefix, for good."""
+    async with changing(connection, by, Asked("key revoke", prefix), dry_run=dry_run) as change:
+        rows = await database.fetch(connection, "key_revoke", prefix=prefix)
+        if not rows:
+            why = f"there is no key {show(prefix)}"
+            raise NotThere(why, f"PREFIX: {why}; `pillarbox key list` shows them")
+    return change.preview or ApiKeyRevoked(audit=change.audit, prefix=rows[0].prefix, principal=rows[0].principal)

@@ -17,7 +17,7 @@ from operate.errors import Refused
 from operate.queue import history
 from operate.selection import in_words
 from operate.settings import schedule, suppress, suspend
-from operate.shapes.settings import WebhookSecret
+from operate.shapes.settings import ApiKeyMade, ApiKeyRevoked, WebhookSecret
 from operate.webhooks import endpoints
 from shared.config.queued.pacing import FIELDS
 from shared.config.queued.webhooks import KINDS
@@ -301,15 +301,17 @@ class Keys(List):
         if unknown := [each for each in scopes or () if each not in keys.SCOPES]:
             raise Refused(f"scopes: {unknown[0]!r}; allowed: {', '.join(keys.SCOPES)}")
         made = await keys.add(
-            place.connection, _needed(form, "principal"), scopes=scopes, expires=expires, label=by.reason
+            place.connection, by, _needed(form, "principal"), scopes=scopes, expires=expires, label=by.reason
         )
-        return Told(f"A key of {made.principal}, for {', '.join(made.scopes)}:", secret=made.key)
+        assert isinstance(made, ApiKeyMade)  # noqa: S101 - no preview was asked for
+        return Told(f"A key of {made.principal}, for {', '.join(made.scopes)}:", made.audit, secret=made.key)
 
     @override
     async def act(self, place: Place, by: By, act: str, key: str) -> Told:
         """As List."""
-        done = await keys.revoke(place.connection, key)
-        return Told(f"{done.prefix} of {done.principal} is revoked.")
+        done = await keys.revoke(place.connection, by, key)
+        assert isinstance(done, ApiKeyRevoked)  # noqa: S101 - no preview was asked for
+        return Told(f"{done.prefix} of {done.principal} is revoked.", done.audit)
 
 
 class People(List):
@@ -341,7 +343,7 @@ class People(List):
         """As List."""
         name, roles = _needed(form, "name"), _needed(form, "roles").replace(",", " ").split()
         reviews = form.one("reviews").replace(",", " ").split() or None
-        name = await principals.add_person(place.connection, name, roles, reviews)
+        name = await principals.add_person(place.connection, by, name, roles, reviews)
         made = await sign_in.link(place.connection, name, _LINK, place.url)
         return Told(f"{name} is added, and chooses a password here, once, within a day:", secret=made.url)
 
@@ -351,7 +353,7 @@ class People(List):
         if act == "link":
             made = await sign_in.link(place.connection, key, _LINK, place.url)
             return Told(f"{key} chooses a password here, once, within a day:", secret=made.url)
-        await principals.disable(place.connection, key, disabled=act == "disable")
+        await principals.disable(place.connection, by, key, disabled=act == "disable")
         return Told(f"{key}: {act}d.")
 
 

@@ -1,7 +1,9 @@
 """block — senders of held mail whose further mail is refused
 
 Guarantees: smtpd refuses the mail of a blocked sender as soon as its rule's list asks again (`keep`), where smtpd.yaml
-    has such a rule. Reviewers block senders of mail that they may decide about; whole domains are for operators.
+    has such a rule. Each change has its audit row and undo
+    (operate/settings/change.py). Reviewers block senders of mail that they may decide about; whole
+    domains are for operators.
 Raises: Refused and its kinds.
 See: sql/schema/18_quarantine.sql; docs/how-to/review-in-a-browser.md.
 """
@@ -11,7 +13,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from operate.errors import NotNow, NotThere, Refused
-from operate.queue.act import checked_reason
+from operate.queue.act import By, checked_reason
+from operate.settings.change import Asked, changing
+from shared.config.units import format_duration
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -34,14 +38,15 @@ async def block(
     """Block the sender of a held recipient, or its domain, for so long; what is blocked."""
     if not reason.strip():
         raise Refused("a block needs a reason: others read it in the list")
-    rows = await database.fetch(
-        connection, "quarantine_block", id=recipient, whole=whole, reason=checked_reason(reason.strip()), keep=keep
-    )
-    if not rows:
-        raise NotNow(f"recipient {recipient} is not held any more")
-    target: str | None = rows[0].target
-    if target is None:
-        raise Refused("the null sender cannot be blocked: notifications of other servers come from it")
+    why = checked_reason(reason.strip())
+    argument = {"whole": whole} | ({} if keep is None else {"keep": format_duration(keep)})
+    async with changing(connection, By(reason=why), Asked("block add", f"recipient {recipient}", argument=argument)):
+        rows = await database.fetch(connection, "quarantine_block", id=recipient, whole=whole, reason=why, keep=keep)
+        if not rows:
+            raise NotNow(f"recipient {recipient} is not held any more")
+        target: str | None = rows[0].target
+        if target is None:
+            raise Refused("the null sender cannot be blocked: notifications of other servers come from it")
     return target
 
 
@@ -52,5 +57,6 @@ async def listed(connection: database.Connection, *, after: str, limit: int) -> 
 
 async def unblock(connection: database.Connection, target: str) -> None:
     """End a block."""
-    if not await database.fetch(connection, "quarantine_unblock", target=target):
-        raise NotThere(f"{target!r} is not blocked")
+    async with changing(connection, By(), Asked("block remove", target)):
+        if not await database.fetch(connection, "quarantine_unblock", target=target):
+            raise NotThere(f"{target!r} is not blocked")

@@ -2,7 +2,8 @@
 
 Guarantees: each row is what it was before, if it still is as that command left it; what was changed since stays, and is
     named. A schedule that is sent again has its next time from now on, so that nothing missed is sent. Mail of a
-    suspend that is gone is due at once. A webhook that is there again gets what happened meanwhile once more.
+    suspend that is gone is due at once. A webhook that is there again gets what happened meanwhile once more. A key
+    that was made is revoked; one that was revoked stays so. A removed principal's password and keys are gone.
 Raises: NotNow; Refused.
 See: sql/README.md, "Changing settings".
 """
@@ -30,6 +31,9 @@ _UNDO: Final = {
     "suppress": "setting_undo_suppressions",
     "schedule": "setting_undo_schedules",
     "webhooks": "setting_undo_webhooks",
+    "block": "setting_undo_blocks",
+    "key": "setting_undo_keys",
+    "principal": "setting_undo_principals",
 }
 _ALL: Final = 1_000_000
 #: What was committed later than it began may have an earlier time than the position of a webhook.
@@ -57,6 +61,10 @@ async def undo(
         # After audit_begin, which waits for another undo of the same command.
         [earlier] = await database.fetch(connection, "audit_list", id=audit, limit=1, before=None)
         noun = _noun(earlier.verb)
+        if earlier.verb == "key revoke":
+            raise NotNow(
+                f"queue undo: audit {audit} is 'key revoke': a revoked key stays revoked; allowed: another key"
+            )
         if noun not in _UNDO:
             raise NotNow(f"queue undo: audit {audit} is {earlier.verb!r}, which cannot be undone")
         if earlier.undone:

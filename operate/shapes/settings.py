@@ -55,6 +55,7 @@ class ApiKey(Shape):
 class ApiKeyMade(Shape):
     """A new API key."""
 
+    audit: int = meaning("The number of its audit row; undoing it revokes the key.")
     key: str = meaning("The key, which is shown only now.")
     prefix: str = meaning("How it begins, which is its name.")
     principal: str = meaning("For whom it acts.")
@@ -72,8 +73,9 @@ class SignInLink(Shape):
 
 
 class ApiKeyRevoked(Shape):
-    """The key that was revoked."""
+    """The key that was revoked, for good."""
 
+    audit: int = meaning("The number of its audit row, which cannot be undone.")
     prefix: str = meaning("Its name.")
     principal: str = meaning("For whom it acted.")
 
@@ -244,14 +246,14 @@ class Removed(Shape):
 class Setting(Shape):
     """A row of settings that a command changes."""
 
-    noun: str = meaning("suspends, suppressions, schedules or webhooks.")
+    noun: str = meaning("suspends, suppressions, schedules, webhooks, blocked_senders, api_keys or principals.")
     key: str = meaning("Its number, address or name.")
     before: dict[str, Any] | None = meaning("What it was; null: it was not there.")
     after: dict[str, Any] | None = meaning("What it becomes; null: it is removed.")
 
 
 class SettingsPreview(Shape):
-    """What a command would change: a suspend, suppressions, a schedule, a webhook."""
+    """What a command would change: a suspend, suppressions, a schedule, a webhook, a key, a principal."""
 
     verb: str = meaning("The command, or the one that would be undone.")
     wanted: int = meaning("How many rows it names.")

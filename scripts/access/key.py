@@ -15,7 +15,8 @@ from operate import keys
 from operate.queue.query import to_the_second
 from scripts import one_connection
 from scripts.options import duration, finish
-from scripts.output import records
+from scripts.output import records, settings
+from scripts.output.reason import by
 from scripts.output.table import Column, Table
 
 if TYPE_CHECKING:
@@ -47,24 +48,27 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     verb.add_argument("--expires", type=duration, metavar="SPAN", help="for how long, such as 90d (for ever)")
     verb.add_argument("--label", metavar="TEXT", help="what it is for")
+    settings.add_options(verb)
     finish(verb, add, acting=True)
     verb = verbs.add_parser("list", help="every key, by its prefix")
     verb.add_argument("of", nargs="?", metavar="PRINCIPAL", help="only those of this principal")
     finish(verb, list_keys, acting=True)
     verb = verbs.add_parser("revoke", help="end a key")
     verb.add_argument("prefix", metavar="PREFIX", help="as `pillarbox key list` shows it")
+    settings.add_options(verb)
     finish(verb, revoke, acting=True)
 
 
 def add(options: argparse.Namespace) -> int:
     """Make a key."""
     expires = datetime.now(UTC) + options.expires if options.expires else None
+    what = {"scopes": options.scopes, "expires": expires, "label": options.label, "dry_run": options.dry_run}
     made = one_connection.ask(
         one_connection.configured(options),
         "pillarbox key",
-        lambda on: keys.add(on, options.of, scopes=options.scopes, expires=expires, label=options.label),
+        lambda on: keys.add(on, by(options), options.of, **what),
     )
-    return records.tell(made.key, made.model_dump(), as_json=options.json)
+    return settings.tell(options, made, lambda made: made.key)
 
 
 def list_keys(options: argparse.Namespace) -> int:
@@ -91,6 +95,8 @@ def _at(moment: datetime | None) -> str:
 def revoke(options: argparse.Namespace) -> int:
     """End a key."""
     done = one_connection.ask(
-        one_connection.configured(options), "pillarbox key", lambda on: keys.revoke(on, options.prefix)
+        one_connection.configured(options),
+        "pillarbox key",
+        lambda on: keys.revoke(on, by(options), options.prefix, dry_run=options.dry_run),
     )
-    return records.tell(f"{done.prefix} is revoked", done.model_dump(), as_json=options.json)
+    return settings.tell(options, done, lambda done: f"{done.prefix} is revoked; audit {done.audit}")

@@ -16,6 +16,7 @@ from scripts.access import user
 from scripts.access.principal_store import KINDS, ROLES, PrincipalEntry, PrincipalStore
 from scripts.options import finish
 from scripts.output import records
+from scripts.output.reason import add_reason, by
 from scripts.output.table import Column, Table
 from shared.config.smtpd.load import load_smtpd
 from shared.config.smtpd.quarantine import all_quarantines
@@ -25,6 +26,8 @@ from shared.masking import show
 
 if TYPE_CHECKING:
     import argparse
+
+    from operate.queue.act import By
 
 _COLUMNS: Final = (
     Column("name", least=24, whole=True),
@@ -45,16 +48,18 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     finish(verbs.add_parser("list", help="every principal, without passwords"), list_principals, acting=True)
     verb = user.add_verb(verbs, "add", add, "add a principal")
     verb.add_argument("--kind", choices=KINDS, default="person", help="person or application (default: person)")
+    add_reason(verb)
     _add_rights(verb)
     verb = user.add_verb(verbs, "change", change, "change a principal; what no option names stays as it is")
     _add_rights(verb)
     verb.add_argument(
         "--clear", action="append", choices=tuple(_CLEARED), default=[], help="back to the default; may be given again"
     )
+    add_reason(verb)
     state = verb.add_mutually_exclusive_group()
     state.add_argument("--disable", action="store_true", help="refuse everything on its behalf, and its logins")
     state.add_argument("--enable", action="store_true", help="allow it again")
-    user.add_verb(verbs, "remove", remove, "forget a principal")
+    add_reason(user.add_verb(verbs, "remove", remove, "forget a principal"))
 
 
 def _add_rights(verb: argparse.ArgumentParser) -> None:
@@ -100,7 +105,7 @@ def add(options: argparse.Namespace) -> int:
     roles = ["sender"] if options.kind == "application" else ["viewer"]
     entry = make_entry({"kind": options.kind, "roles": roles, **_rights_of(options)}, PrincipalEntry)
     _check_reviews(options)
-    if not _store(options).add(name, entry):
+    if not _store(options, by(options)).add(name, entry):
         raise PillarboxError(
             f"NAME: there is a principal {show(name)} already; allowed: another name, or principal change"
         )
@@ -117,12 +122,12 @@ def change(options: argparse.Namespace) -> int:
         raise PillarboxError("principal change: there is nothing to change; allowed: --role, --review, --disable, …")
     entry = make_entry(values, PrincipalEntry)
     _check_reviews(options)
-    return user.changed(_store(options), options, "is changed", **entry.model_dump(include=set(values)))
+    return user.changed(_store(options, by(options)), options, "is changed", **entry.model_dump(include=set(values)))
 
 
 def remove(options: argparse.Namespace) -> int:
     """Forget a principal."""
-    return user.removed(_store(options), options)
+    return user.removed(_store(options, by(options)), options)
 
 
 def _rights_of(options: argparse.Namespace) -> dict[str, Any]:
@@ -142,5 +147,5 @@ def _check_reviews(options: argparse.Namespace) -> None:
             )
 
 
-def _store(options: argparse.Namespace) -> PrincipalStore:
-    return PrincipalStore(one_connection.configured(options))
+def _store(options: argparse.Namespace, by: By | None = None) -> PrincipalStore:
+    return PrincipalStore(one_connection.configured(options), by)

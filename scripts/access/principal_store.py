@@ -45,15 +45,15 @@ class PrincipalStore(TableStore):
 
     def add(self, name: str, entry: UserEntry) -> bool:
         """As in Store."""
-        return bool(self._ask("principal_add", name=name, values=_columns(entry.model_dump())))
+        return self._change("add", "principal_add", name, values=_columns(entry.model_dump()))
 
     def change(self, name: str, **values: Any) -> bool:
         """As in Store."""
-        return bool(self._ask("principal_change", name=name, values=_columns(values)))
+        return self._change("change", "principal_change", name, values=_columns(values))
 
     def remove(self, name: str) -> bool:
         """As in Store."""
-        return bool(self._ask("principal_remove", name=name))
+        return self._change("remove", "principal_remove", name)
 
 
 def _columns(values: dict[str, Any]) -> str:

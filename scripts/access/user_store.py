@@ -15,6 +15,8 @@ import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from operate.queue.act import By
+from operate.settings.change import Asked, changing
 from scripts import one_connection
 from shared.config.smtpd.users import UserEntry, load_users
 from shared.errors import ConfigError, PillarboxError
@@ -115,13 +117,18 @@ class FileStore:
             raise PillarboxError(f"{self._path}: cannot be written: {error.strerror}") from None
 
 
+class _Unchanged(Exception):
+    """Nothing was there to change."""
+
+
 class TableStore:
-    """The view pillarbox.users; `conninfo` is of a role that may change it."""
+    """The view pillarbox.users; `conninfo` is of a role that may change it. `by`: who asks, and why."""
 
     noun = "user"
 
-    def __init__(self, conninfo: str) -> None:
+    def __init__(self, conninfo: str, by: By | None = None) -> None:
         self._conninfo = conninfo
+        self._by = by or By(operator=one_connection.system_user())
 
     def entries(self) -> dict[str, UserEntry]:
         """As in Store."""
@@ -133,15 +140,29 @@ class TableStore:
 
     def add(self, name: str, entry: UserEntry) -> bool:
         """As in Store."""
-        return bool(self._ask("user_add", name=name, **entry.model_dump()))
+        return self._change("add", "user_add", name, **entry.model_dump())
 
     def change(self, name: str, **values: Any) -> bool:
         """As in Store."""
-        return bool(self._ask("user_disable" if "disabled" in values else "user_password", name=name, **values))
+        return self._change("change", "user_disable" if "disabled" in values else "user_password", name, **values)
 
     def remove(self, name: str) -> bool:
         """As in Store."""
-        return bool(self._ask("user_remove", name=name))
+        return self._change("remove", "user_remove", name)
+
+    def _change(self, verb: str, query: str, name: str, **values: Any) -> bool:
+        """Change one under its audit row; False, and no row, where there is nothing to change."""
+
+        async def work(connection: database.Connection) -> None:
+            async with changing(connection, self._by, Asked(f"principal {verb}", name)):
+                if not await database.fetch(connection, query, name=name, **values):
+                    raise _Unchanged
+
+        try:
+            one_connection.ask(self._conninfo, f"pillarbox {self.noun}", work)
+        except _Unchanged:
+            return False
+        return True
 
     def _ask(self, query: str, **values: Any) -> list[database.Row]:
         name = f"pillarbox {self.noun}"

@@ -1,4 +1,4 @@
-"""settings — the options and the preview of commands that change suspends, suppressions, schedules and webhooks
+"""settings — the options and the preview of commands that change settings: suspends, schedules, keys …
 
 Owns: --dry-run of these commands, and what a preview of them prints.
 Guarantees: a preview says that nothing was changed.

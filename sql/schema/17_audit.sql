@@ -15,7 +15,9 @@ CREATE TABLE audit (
                                                    'move', 'bounce', 'delete', 'undo', 'rescan', 'retention', 'recover', 'settle', 'erase',
                                                    'suspend add', 'suspend remove', 'suppress add', 'suppress remove',
                                                    'schedule add', 'schedule remove', 'schedule enable', 'schedule disable',
-                                                   'webhooks add', 'webhooks remove', 'webhooks enable', 'webhooks disable', 'webhooks rotate')),
+                                                   'webhooks add', 'webhooks remove', 'webhooks enable', 'webhooks disable', 'webhooks rotate',
+                                                   'block add', 'block remove', 'key add', 'key revoke',
+                                                   'principal add', 'principal change', 'principal remove')),
     condition text        NOT NULL,                       -- as written; '' is every recipient, or every suspend
     argument  jsonb       NOT NULL DEFAULT '{}',          -- the time, priority, transport … that was given
     reason    text,
@@ -40,7 +42,7 @@ CREATE TABLE audit_rows (
 );
 CREATE INDEX audit_rows_messages__id ON audit_rows (messages__id);
 
--- The rows of suspends, suppressions, schedules and webhooks that a command changed: as each was before (NULL: it was added) and after
+-- The rows of suspends, suppressions, schedules, webhooks, blocked senders, API keys and principals that a command changed: as each was before (NULL: it was added) and after
 -- (NULL: it was removed). The content of a schedule, which may be long, is kept apart, and only where the schedule is gone.
 -- Without a foreign key, whose check would cost as much as the row; settings_changed asks once for a statement, and
 -- audit_gone deletes them.
@@ -81,10 +83,10 @@ BEGIN
     END IF;
 END $$;
 
--- Whether this is a release or a deletion that was done in the name of whom this transaction acts for, who may take it back.
+-- Whether this is a release, a deletion, a block or the end of one that was done in the name of whom this transaction acts for, who may take it back.
 CREATE FUNCTION audit_own_decision(audit bigint) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
-    SELECT EXISTS (SELECT FROM audit a WHERE a.id = audit_own_decision.audit AND a.verb IN ('release', 'delete') AND a.who = acted_for())
+    SELECT EXISTS (SELECT FROM audit a WHERE a.id = audit_own_decision.audit AND a.verb IN ('release', 'delete', 'block add', 'block remove') AND a.who = acted_for())
 $$;
 
 -- Whether a recipient was released by a command that whom this transaction acts for is undoing, out of a quarantine that it reviews.
@@ -102,7 +104,8 @@ CREATE FUNCTION audit_changes(verb text, undoes bigint) RETURNS regclass
 LANGUAGE sql STABLE SET search_path = pillarbox, pg_temp AS $$
     SELECT CASE split_part(CASE WHEN verb = 'undo' THEN (SELECT a.verb FROM audit a WHERE a.id = audit_changes.undoes) ELSE verb END, ' ', 1)
            WHEN 'suspend' THEN regclass 'suspends' WHEN 'suppress' THEN regclass 'suppressions' WHEN 'schedule' THEN regclass 'schedules'
-           WHEN 'webhooks' THEN to_regclass('webhooks') END
+           WHEN 'webhooks' THEN to_regclass('webhooks') WHEN 'block' THEN to_regclass('blocked_senders') WHEN 'key' THEN to_regclass('api_keys')
+           WHEN 'principal' THEN regclass 'principals' END
 $$;
 
 -- Whose rights PostgreSQL asks for in this session: the role that its login has taken (SET ROLE), or the login's.
@@ -110,10 +113,19 @@ CREATE FUNCTION rights_of() RETURNS name LANGUAGE sql STABLE SET search_path = p
     SELECT CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_setting('role')::name END
 $$;
 
--- Whether settings in this table may be changed here: by operators, and by a login that acts for nobody and has the right to delete.
+-- Who may change settings in this table on somebody's behalf: keys and principals are for admins, blocks for reviewers too.
+CREATE FUNCTION audit_changers(settings regclass) RETURNS text[]
+LANGUAGE sql STABLE SET search_path = pillarbox, pg_temp AS $$
+    SELECT CASE WHEN settings IN (to_regclass('api_keys'), to_regclass('principals')) THEN '{admin}'::text[]
+                WHEN settings = to_regclass('blocked_senders') THEN '{reviewer,operator,admin}' ELSE '{operator,admin}' END
+$$;
+
+-- Whether settings in this table may be changed here: by these, by a login that owns the queue, and by one that acts for nobody and has
+-- the right to delete; blocks, which reviewers add by a function, by one that reads them.
 CREATE FUNCTION audit_may_change(settings regclass) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pillarbox, pg_temp AS $$
-    SELECT is_operator() OR acted_for() IS NULL AND has_table_privilege(rights_of(), settings, 'DELETE')
+    SELECT coalesce(acting_has(audit_changers(settings)),
+                    is_operator() OR has_table_privilege(rights_of(), settings, CASE WHEN settings = to_regclass('blocked_senders') THEN 'SELECT' ELSE 'DELETE' END))
 $$;
 
 -- Notes that a command begins; the number of its row. Reviewers decide about held mail, and undo their own releases and deletions alone. A command
@@ -127,8 +139,12 @@ DECLARE
 BEGIN
     IF settings IS NOT NULL THEN
         IF NOT audit_may_change(settings) OR (undoes IS NOT NULL) <> (verb = 'undo') THEN
-            RAISE EXCEPTION '% may not %: only operators may', to_json(acting_for()), verb
+            RAISE EXCEPTION '% may not %', to_json(acting_for()),
+                CASE settings WHEN regclass 'principals' THEN 'change principals: only admins may' WHEN to_regclass('api_keys') THEN 'change API keys: only admins may'
+                WHEN to_regclass('blocked_senders') THEN 'block senders: only reviewers and operators may' ELSE verb || ': only operators may' END
                 USING ERRCODE = 'insufficient_privilege', HINT = 'operators are members of the role that owns the queue, and principals with the role operator';
+        ELSIF verb = 'undo' AND settings = to_regclass('blocked_senders') AND NOT is_operator() AND NOT audit_own_decision(undoes) THEN
+            RAISE EXCEPTION '% may not undo a block of somebody else: only operators may', to_json(acting_for()) USING ERRCODE = 'insufficient_privilege';
         END IF;
         PERFORM FROM audit a WHERE a.id = audit_begin.undoes FOR UPDATE;
     ELSIF NOT is_operator() AND (verb NOT IN ('release', 'copy', 'redirect', 'bounce', 'delete', 'rescan', 'retention') OR undoes IS NOT NULL)
@@ -191,34 +207,43 @@ BEGIN
     RETURN counted;
 END $$;
 
+-- A row of settings as it is kept: without content, which may be long, and without what proves who somebody is, of which a digest
+-- says that it was changed.
+CREATE FUNCTION settings_row(kept jsonb) RETURNS jsonb LANGUAGE sql STABLE AS $$
+    SELECT kept - '{content,digest,argon2,scram}'::text[]
+        || CASE WHEN coalesce(kept->>'argon2', kept->>'scram') IS NULL THEN '{}'
+                ELSE jsonb_build_object('password', left(encode(sha256(convert_to(concat_ws(' ', kept->>'argon2', kept->>'scram'), 'UTF8')), 'hex'), 12)) END
+$$;
+
 -- Keeps the rows that a statement of the open command changes, before and after: once for the statement, since most of the cost
--- of a trigger for each row would be its calls. Content, which may be long, is kept apart.
+-- of a trigger for each row would be its calls. The keys of a principal go with it.
 CREATE FUNCTION settings_changed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 DECLARE
     command bigint := current_setting('pillarbox.command')::bigint;
+    changes regclass := (SELECT audit_changes(a.verb, a.undoes) FROM audit a WHERE a.id = command);
     name text := TG_ARGV[0];
 BEGIN
     PERFORM audit_open(command);
-    IF TG_RELID IS DISTINCT FROM (SELECT audit_changes(a.verb, a.undoes)::oid FROM audit a WHERE a.id = command) THEN
+    IF TG_RELID IS DISTINCT FROM changes::oid AND NOT (changes = regclass 'principals' AND TG_TABLE_NAME = 'api_keys' AND TG_OP = 'DELETE') THEN
         RAISE EXCEPTION 'audit % does not change %', command, TG_TABLE_NAME USING ERRCODE = 'insufficient_privilege';
     END IF;
     CASE TG_OP
     WHEN 'INSERT' THEN
         INSERT INTO audit_settings (audit__id, noun, key, after)
         SELECT command, TG_TABLE_NAME, n.row->>name, n.row
-          FROM (SELECT to_jsonb(rows_after) - 'content' AS row FROM rows_after) n;
+          FROM (SELECT settings_row(to_jsonb(rows_after)) AS row FROM rows_after) n;
     WHEN 'UPDATE' THEN
         INSERT INTO audit_settings (audit__id, noun, key, before, after)
         SELECT command, TG_TABLE_NAME, coalesce(o.row, n.row)->>name, o.row, n.row
-          FROM (SELECT to_jsonb(rows_before) - 'content' AS row FROM rows_before) o
-          FULL JOIN (SELECT to_jsonb(rows_after) - 'content' AS row FROM rows_after) n
+          FROM (SELECT settings_row(to_jsonb(rows_before)) AS row FROM rows_before) o
+          FULL JOIN (SELECT settings_row(to_jsonb(rows_after)) AS row FROM rows_after) n
             ON n.row->>name = o.row->>name
          WHERE o.row IS DISTINCT FROM n.row;
     WHEN 'DELETE' THEN
         INSERT INTO audit_settings (audit__id, noun, key, before)
         SELECT command, TG_TABLE_NAME, o.row->>name, o.row
-          FROM (SELECT to_jsonb(rows_before) - 'content' AS row FROM rows_before) o;
+          FROM (SELECT settings_row(to_jsonb(rows_before)) AS row FROM rows_before) o;
         IF TG_TABLE_NAME = 'schedules' THEN
             UPDATE audit_settings s SET content = o.content FROM rows_before o WHERE s.audit__id = command AND s.noun = 'schedules' AND s.key = o.id;
         END IF;
@@ -239,7 +264,7 @@ BEGIN
                        format('settings_%s', each.event), each.event, settings, each.tables, name);
     END LOOP;
 END $$;
-SELECT settings_keep('suspends', 'id'), settings_keep('suppressions', 'target'), settings_keep('schedules', 'id');
+SELECT settings_keep('suspends', 'id'), settings_keep('suppressions', 'target'), settings_keep('schedules', 'id'), settings_keep('principals', 'name');
 
 -- Notes that a command came to its end, and that what it undid is undone.
 CREATE FUNCTION audit_finish(audit bigint) RETURNS void

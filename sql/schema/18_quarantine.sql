@@ -124,6 +124,7 @@ CREATE TABLE blocked_senders (
     since   timestamptz NOT NULL DEFAULT now(),
     expires timestamptz                                -- NULL: never
 );
+SELECT settings_keep('blocked_senders', 'target');
 
 -- Whether this sender, or its domain, is blocked; for a list of policy.
 CREATE FUNCTION sender_blocked(sender text) RETURNS boolean
@@ -137,11 +138,15 @@ $$;
 CREATE FUNCTION sender_block(recipient bigint, whole boolean, reason text, keep interval) RETURNS TABLE (target text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 #variable_conflict use_column
+DECLARE
+    command text := coalesce(current_setting('pillarbox.command', true), '');
 BEGIN
     IF whole AND NOT is_operator() THEN
         RAISE EXCEPTION '% may not block a whole domain: only operators may', to_json(acting_for()) USING ERRCODE = 'insufficient_privilege';
     END IF;
+    PERFORM set_config('pillarbox.command', '', true);  -- that an old block has ended is no change by this command
     DELETE FROM blocked_senders b WHERE b.expires <= now();
+    PERFORM set_config('pillarbox.command', command, true);
     RETURN QUERY
     WITH named AS (
         SELECT lower(CASE WHEN whole THEN q.senderdomain::text ELSE q.senderlocalpart || '@' || q.senderdomain END) AS target
@@ -163,4 +168,23 @@ BEGIN
         RAISE EXCEPTION '% may not end a block of somebody else: only operators may', to_json(acting_for()) USING ERRCODE = 'insufficient_privilege';
     END IF;
     RETURN QUERY DELETE FROM blocked_senders b WHERE b.target = asked RETURNING b.target;
+END $$;
+
+-- Changes blocks back where they are as a command left them, for the open command that undoes it. Whole domains are for operators.
+CREATE FUNCTION sender_block_undo() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+DECLARE
+    command bigint := current_setting('pillarbox.command')::bigint;
+    undone bigint := (SELECT a.undoes FROM audit a WHERE a.id = command AND audit_changes(a.verb, a.undoes) = regclass 'blocked_senders');
+    trusted boolean := is_operator();
+BEGIN
+    PERFORM audit_open(command);
+    DELETE FROM blocked_senders t USING audit_settings s
+     WHERE s.audit__id = undone AND s.before IS NULL AND t.target = s.key AND t = jsonb_populate_record(t, s.after)
+       AND (trusted OR t.who = acting_for());
+    INSERT INTO blocked_senders (target, reason, who, since, expires)
+    SELECT r.target, r.reason, r.who, r.since, r.expires
+      FROM audit_settings s, jsonb_populate_record(NULL::blocked_senders, s.before) AS r
+     WHERE s.audit__id = undone AND s.after IS NULL AND (trusted OR r.who = acting_for() AND r.target LIKE '%@%')
+    ON CONFLICT DO NOTHING;
 END $$;

@@ -19,6 +19,7 @@ CREATE TABLE api_keys (
     CONSTRAINT api_keys_label CHECK (length(label) <= 255 AND label !~ E'[\\x01-\\x1f\\x7f]')
 );
 CREATE INDEX api_keys_principal ON api_keys (principal);
+SELECT settings_keep('api_keys', 'prefix');
 
 -- Keys are changed by admins, as principals are.
 CREATE FUNCTION api_keys_guarded() RETURNS trigger LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$

@@ -119,7 +119,7 @@ BEGIN
     GRANT UPDATE (status) ON queue TO pillarbox_reviewer;
     GRANT UPDATE (state), DELETE ON mail TO pillarbox_reviewer;
     GRANT EXECUTE ON FUNCTION audit_begin, audit_remember, audit_add, audit_finish, audit_older, queue_release_copies,
-        queue_redirect, queue_restore_deleted, sender_block, sender_unblock TO pillarbox_reviewer;
+        queue_redirect, queue_restore_deleted, sender_block, sender_unblock, sender_block_undo TO pillarbox_reviewer;
     GRANT SELECT ON blocked_senders TO pillarbox_reviewer;
     GRANT SELECT, INSERT, UPDATE ON digests TO pillarbox_reviewer;
     GRANT SELECT, INSERT, DELETE ON digest_rows TO pillarbox_reviewer;

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from operate import keys
+from operate.queue.act import By
+from operate.shapes.settings import ApiKeyMade
 from scripts.bench.core.server import NAME
 from scripts.bench.smtpd.cpu import spent
 from scripts.bench.smtpd.ours import proportional, smtpd
@@ -77,6 +79,8 @@ async def _key(conninfo: str) -> str:
     connection = await database.connect(conninfo, NAME)
     try:
         await database.fetch(connection, "bench_principal")
-        return (await keys.add(connection, "bench", scopes=["send"], expires=None, label=None)).key
+        made = await keys.add(connection, By(), "bench", scopes=["send"], expires=None, label=None)
+        assert isinstance(made, ApiKeyMade)  # noqa: S101 - no preview was asked for
+        return made.key
     finally:
         await connection.close()

@@ -1,4 +1,4 @@
--- Settings that commands change: suspends, suppressions, schedules, webhooks; kept as they were, and undone.
+-- Settings that commands change: suspends, suppressions, schedules, webhooks, blocks, API keys, principals; kept as they were, and undone.
 
 -- name: setting_changes
 -- The rows of settings that a command changed, in the order of their keys, at most so many; of secrets only how many there are.
@@ -23,6 +23,39 @@ SELECT s.key, count(*) OVER () AS every
                     WHERE d.audit__id = %(id)s::bigint AND d.noun = s.noun AND d.key = s.key)
  ORDER BY length(s.key), s.key
  LIMIT %(limit)s::bigint
+
+-- name: setting_undo_blocks
+-- Changes blocks of senders back where they are as a command left them.
+SELECT pillarbox.sender_block_undo()
+
+-- name: setting_undo_keys
+-- Revokes the API keys that a command made.
+UPDATE pillarbox.api_keys t SET revoked = now()
+  FROM pillarbox.audit_settings s
+ WHERE s.audit__id = %(undoes)s::bigint AND s.noun = 'api_keys' AND s.before IS NULL AND t.prefix = s.key AND t.revoked IS NULL
+
+-- name: setting_undo_principals
+-- Changes principals back where they are as a command left them; not passwords, nor keys, nor one that has keys since.
+WITH kept AS MATERIALIZED (
+    SELECT s.key, s.before, s.after FROM pillarbox.audit_settings s WHERE s.audit__id = %(undoes)s::bigint AND s.noun = 'principals'
+), gone AS (
+    DELETE FROM pillarbox.principals t USING kept k
+     WHERE k.before IS NULL AND t.name = k.key AND t = jsonb_populate_record(t, k.after)
+       AND NOT EXISTS (SELECT FROM pillarbox.api_keys a WHERE a.principal = t.name)
+), changed AS (
+    UPDATE pillarbox.principals t
+       SET (roles, reviews, disabled, senders, messages, recipients, partitionid, transportid, quarantineid, changed)
+         = (SELECT r.roles, r.reviews, r.disabled, r.senders, r.messages, r.recipients, r.partitionid, r.transportid, r.quarantineid, now()
+              FROM jsonb_populate_record(NULL::pillarbox.principals, k.before) AS r)
+      FROM kept k
+     WHERE t.name = k.key AND t = jsonb_populate_record(t, k.after)
+       AND k.before - '{password,changed}'::text[] <> k.after - '{password,changed}'::text[]
+)
+INSERT INTO pillarbox.principals (name, kind, roles, reviews, disabled, senders, messages, recipients, partitionid, transportid, quarantineid, made)
+SELECT r.name, r.kind, r.roles, r.reviews, r.disabled, r.senders, r.messages, r.recipients, r.partitionid, r.transportid, r.quarantineid, r.made
+  FROM kept k, jsonb_populate_record(NULL::pillarbox.principals, k.before) AS r
+ WHERE k.after IS NULL
+ON CONFLICT DO NOTHING
 
 -- name: setting_undo_schedules
 -- Changes schedules back where they are as a command left them; `next` has the next time of each, by id.

@@ -158,3 +158,52 @@ def test_an_undo_needs_consent(command: Pillarbox, factory: Factory) -> None:
     command.run("queue", "undo", str(added["audit"]))
     assert (command.status, "there is no terminal to ask at" in command.refused) == (1, True)
     assert factory.one("SELECT count(*) FROM pillarbox.suspends") == 1
+
+
+def test_a_key_that_was_made_is_revoked_by_an_undo_and_one_that_was_revoked_stays_so(
+    command: Pillarbox, factory: Factory
+) -> None:
+    command.run("principal", "add", "shop", "--kind", "application")
+    assert command.json("key", "add", "shop", "--dry-run")["sample"][0]["after"]["principal"] == "shop"
+    assert factory.sql("SELECT FROM pillarbox.api_keys") == []
+    made = command.json("key", "add", "shop", "--reason", "a web shop")
+    [row] = factory.sql("SELECT verb, condition, reason, done FROM pillarbox.audit WHERE id = %(id)s", id=made["audit"])
+    assert tuple(row) == ("key add", "shop", "a web shop", 1)
+    kept = factory.one("SELECT after FROM pillarbox.audit_settings WHERE noun = 'api_keys'")
+    assert (kept["scopes"], "digest" in kept) == (["send"], False)
+    assert command.json("queue", "undo", str(made["audit"]), "--yes")["done"] == 1
+    assert factory.one("SELECT revoked IS NOT NULL FROM pillarbox.api_keys")
+    other = command.json("key", "add", "shop")
+    audit = command.json("key", "revoke", other["prefix"])["audit"]
+    command.run("queue", "undo", str(audit), "--yes")
+    assert (command.status, "a revoked key stays revoked; allowed: another key" in command.refused) == (1, True)
+    assert factory.one("SELECT count(*) FROM pillarbox.api_keys WHERE revoked IS NULL") == 0
+
+
+def test_principals_come_back_without_passwords_and_keys(command: Pillarbox, factory: Factory) -> None:
+    def undo() -> dict[str, Any]:
+        last = factory.one("SELECT max(id) FROM pillarbox.audit WHERE verb <> 'undo'")
+        done: dict[str, Any] = command.json("queue", "undo", str(last), "--yes")
+        return done
+
+    def shop() -> tuple[Any, ...]:
+        [row] = factory.sql("SELECT roles, disabled, senders, argon2 IS NOT NULL AS word FROM pillarbox.principals")
+        return tuple(row)
+
+    command.run("principal", "add", "shop", "--kind", "application", "--sender", "shop.example", "--reason", "new")
+    assert undo()["done"] == 1
+    assert factory.sql("SELECT FROM pillarbox.principals") == []
+    command.run("principal", "add", "shop", "--kind", "application", "--sender", "shop.example")
+    key = command.json("key", "add", "shop")["prefix"]
+    # It has a key since, so it stays.
+    first = factory.one("SELECT max(id) FROM pillarbox.audit WHERE verb = 'principal add'")
+    assert command.json("queue", "undo", str(first), "--yes")["left"] == ["shop"]
+    factory.sql("UPDATE pillarbox.principals SET argon2 = '$argon2id$v=19$secret'")
+    command.run("principal", "change", "shop", "--role", "viewer", "--disable")
+    assert shop() == (["viewer"], True, ["shop.example"], True)
+    assert undo()["done"] == 1
+    assert shop() == (["sender"], False, ["shop.example"], True)
+    command.run("principal", "remove", "shop")
+    assert undo() | {"audit": 0} == {"audit": 0, "wanted": 2, "done": 1, "skipped": 1, "left": [key]}
+    assert shop() == (["sender"], False, ["shop.example"], False)
+    assert factory.one("SELECT count(*) FROM pillarbox.audit_settings WHERE (before || after)::text ~ 'secret'") == 0

@@ -85,6 +85,46 @@ async def test_whole_domains_are_for_operators_and_mail_of_other_quarantines_for
         assert (row.target, row.who, row.expires) == (factory.queue(legal)[0].senderdomain, "olga", None)
 
 
+async def test_a_block_and_its_end_are_undone_by_whom_they_are_of_and_by_operators(
+    system: System, factory: Factory
+) -> None:
+    [held] = hold(factory, "spam")
+    form = {"reason": "phishing", "for": ""}
+    factory.sql("INSERT INTO pillarbox.blocked_senders VALUES ('old.example', 'over', 'rita', now(), now())")
+
+    def blocked() -> list[Any]:
+        return factory.sql("SELECT * FROM pillarbox.blocked_senders")
+
+    def last() -> Any:
+        return factory.sql("SELECT id, verb, who, reason, done, undone FROM pillarbox.audit ORDER BY id DESC LIMIT 1")[
+            0
+        ]
+
+    async with Api(system, await system.httpd(smtpd=shown_rule())) as api:
+        rita, mary = await signed_in(api, "rita", "reviewer"), await signed_in(api, "mary", "reviewer")
+        olga = await signed_in(api, "olga", "operator")
+
+        async def undone(client: Any, id_: int) -> int:
+            answer = await post(client, "/console/account", f"/console/decided/{id_}/undo", **{"from": "audit"})
+            status: int = answer.status_code
+            return status
+
+        path = f"/console/held/{held}/block"
+        await post(rita, path, path, **form)
+        made, [row] = last(), blocked()
+        assert tuple(made)[1:5] == ("block add", "rita", "phishing", 1)
+        assert (await undone(mary, made.id), blocked()) == (403, [row])
+        assert (await undone(rita, made.id), blocked()) == (303, [])
+        await post(rita, path, path, **form)
+        [row] = blocked()
+        await post(rita, "/console/blocked", "/console/blocked/end", target=row.target)
+        assert (last().verb, blocked()) == ("block remove", [])
+        assert (await undone(olga, last().id), blocked()) == (303, [row])
+        # What is blocked already is not changed, so that an undo takes nothing away.
+        await post(rita, path, path, **form)
+        assert (last().verb, last().done, blocked()) == ("block add", 0, [row])
+
+
 async def test_without_a_rule_in_smtpd_yaml_pages_say_so_instead_of_promising(api: Api, factory: Factory) -> None:
     [held] = hold(factory, "spam")
     client = await signed_in(api, "rita", "reviewer")

@@ -14,6 +14,8 @@ import pytest
 
 from operate import keys
 from operate.errors import Refused
+from operate.queue.act import By
+from operate.shapes.settings import ApiKeyRevoked
 from tests.fixtures.daemons.api import Api
 from tests.fixtures.waiting import eventually
 
@@ -64,7 +66,9 @@ async def test_a_key_ends_when_it_is_revoked_or_expires_or_its_principal_is_disa
     clients = [await api.client(key) for key in (soon, revoked, disabled)]
     assert [(await client.get(PATH)).status_code for client in clients][1:] == [404, 404]
     async with await psycopg.AsyncConnection.connect(api.system.uri, autocommit=True) as connection:
-        assert (await keys.revoke(connection, revoked[:15])).principal == "two"
+        done = await keys.revoke(connection, By(), revoked[:15])
+        assert isinstance(done, ApiKeyRevoked)
+        assert done.principal == "two"
         assert [key.state for key in await keys.listed(connection, "two")] == ["revoked"]
     await api.system.rows("UPDATE principals SET disabled = true WHERE name = 'three'")
 
