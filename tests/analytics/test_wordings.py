@@ -78,3 +78,13 @@ def test_replies_with_invalid_octets_or_endless_text_are_counted(spark: SparkSes
     found = tuples(wordings(rolled(spark, portion.printable(rows, ATTEMPTS))["replies"]), "wording", "attempts")
     assert sum(row[1] for row in found) == 4
     assert ("caf\ufffd is full", 1) in found
+
+
+def test_of_several_destinations_with_most_attempts_the_first_by_name_is_named(spark: SparkSession) -> None:
+    """Which rows Spark reads first depends on its partitions, and a report must not."""
+    from scripts.analytics.analyses.wordings import wordings  # noqa: PLC0415
+
+    names = ("b.example", "a.example", "c.example")
+    for given in (names, tuple(reversed(names))):
+        found = wordings(_replies(spark, *[_said("Relay access denied", recipientdomain=name) for name in given]))
+        assert tuples(found, "attempts", "most_at") == [(3, "a.example")]

@@ -26,12 +26,12 @@ def wordings(replies: DataFrame) -> DataFrame:
 
     replies: failed and deferred attempts by wording and destination. wording: the reply with a `*` for each part that
     differs between messages. destinations: the number of domains with this reply; most_at: the domain with most of
-    them; example: one original reply.
+    them, of several the first by name; example: one original reply.
     """
     exact = replies.groupBy("outcome", "reply_code", "reply_enhanced", "wording").agg(
         f.sum("attempts").alias("attempts"),
         f.collect_set("recipientdomain").alias("domains"),
-        f.max_by("recipientdomain", "attempts").alias("most_at"),
+        f.min_by("recipientdomain", f.struct(-f.col("attempts"), "recipientdomain")).alias("most_at"),
         f.max("attempts").alias("most"),
         f.min("example").alias("example"),
     )
@@ -70,7 +70,7 @@ def _merged(exact: DataFrame) -> DataFrame:
             *[f.min_by(name, "rank").alias(name) for name in ("outcome", "reply_code", "reply_enhanced", "wording")],
             f.sum("attempts").alias("attempts"),
             f.size(f.array_distinct(f.flatten(f.collect_list("domains")))).alias("destinations"),
-            f.max_by("most_at", "most").alias("most_at"),
+            f.min_by("most_at", f.struct(-f.col("most"), "most_at")).alias("most_at"),
             f.min_by("example", "rank").alias("example"),
         )
     )
