@@ -15,6 +15,7 @@ import math
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
+from operate.errors import Refused
 from operate.partitions.layout import check_id, natural
 from shared.errors import PillarboxError
 from shared.how_many import how_many
@@ -38,7 +39,7 @@ def balance(layout: Layout, weights: Mapping[str, float], leaves: int | None = N
     number = len(layout) if leaves is None else leaves
     if not 1 <= number <= len(ids):
         wanted, there = how_many(number, "leaf"), how_many(len(ids), "partition id")
-        raise PillarboxError(f"{wanted}: not usable for {there}; allowed: 1 to {len(ids)}")
+        raise Refused(f"{wanted}: not usable for {there}; allowed: 1 to {len(ids)}")
     proposed = _named(layout, _divided(ids, weights, number), weights)
     even = number == len(layout) and frozenset(ids) == frozenset[str]().union(*layout.values())
     if even and heaviest(proposed, weights) > heaviest(layout, weights) * (1 - WORTH):

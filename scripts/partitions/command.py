@@ -169,12 +169,7 @@ async def _balance(options: argparse.Namespace, given: dict[str, float]) -> int:
     async with run.connected(conninfo) as connection:
         state = await run.read_state(connection)
         counts = {} if given else await look.counts(connection)
-    weights = given or {
-        id_: float(number)
-        for leaf, ids in counts.items()
-        if leaf != layout.PREFIX + layout.DEFAULT
-        for id_, number in ids.items()
-    }
+    weights = given or look.waiting(counts)
     proposed = balanced(state.layout, weights, options.leaves)
     show.proposal(proposed, state.layout, weights, as_json=options.json)
     return await _act(options, lambda _: proposed) if options.apply and proposed != state.layout else 0

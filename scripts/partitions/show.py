@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from operate.partitions.balance import weigh
 from operate.partitions.layout import DEFAULT, PREFIX, natural, suffix_of, yaml
-from operate.partitions.look import leaves_shape
+from operate.partitions.look import balance_shape, estimate, leaves_shape, plan_shape
 from operate.partitions.plan import script
 from scripts.output import records
 from scripts.output.table import Column, Table
@@ -66,16 +66,7 @@ def plan(
     if form == "sql":
         print(script(every), end="")
     elif form == "json":
-        rounds = [
-            {
-                "copies": [PREFIX + name for name in change.sources],
-                "makes": {PREFIX + name: sorted(change.after.get(name, ()), key=natural) for name in change.targets},
-                "renames": {PREFIX + old: PREFIX + new for old, new in change.renames},
-                "estimate": _estimate(change, state),
-            }
-            for change in found
-        ]
-        records.one({"rounds": rounds, "steps": [{"why": step.why, "sql": step.sql} for step in every]})
+        records.one(plan_shape(found, acts, state).model_dump())
     elif not every:
         print(f"nothing to do: {idle}")
     else:
@@ -84,7 +75,7 @@ def plan(
         for change in found:
             before, after = ", ".join(change.sources), ", ".join(change.targets)
             if change.sources:
-                recipients = how_many(_estimate(change, state), "recipient")
+                recipients = how_many(estimate(change, state), "recipient")
                 print(f"copies about {recipients} from {before} to {after}, while mail flows")
 
 
@@ -106,9 +97,7 @@ def merged(layout: Layout, missing: Sequence[str], into: str) -> str:
 def proposal(proposed: Layout, current: Layout, weights: Mapping[str, float], *, as_json: bool) -> None:
     """The proposal of balance: lines to paste, or JSON."""
     if as_json:
-        named = {name: sorted(ids, key=natural) for name, ids in proposed.items()}
-        loads = {name: weigh(ids, weights) for name, ids in proposed.items()}
-        records.one({"leaves": named, "weights": loads, "changed": proposed != current})
+        records.one(balance_shape(proposed, current, weights).model_dump())
         return
     Table((Column("leaf", whole=True), Column("weight", right=True), Column("partition ids", wraps=True))).print(
         (name, f"{weigh(ids, weights):g}", sorted(ids, key=natural)) for name, ids in proposed.items()
@@ -130,9 +119,3 @@ def _others(here: Mapping[str, int]) -> str:
     most = sorted(here.items(), key=lambda entry: (-entry[1], entry[0]))
     shown = ", ".join(f"{id_ or 'none'} ({number})" for id_, number in most[:8])
     return f"all others: {shown}{', …' if len(most) > 8 else ''}" if most else "all others"  # noqa: PLR2004 - a line's worth
-
-
-def _estimate(change: Round, state: State) -> int:
-    """Recipients to copy, by PostgreSQL's own estimate."""
-    copied = {PREFIX + name for name in change.sources}
-    return sum(leaf.estimate for leaf in state.leaves if leaf.name in copied)

@@ -97,8 +97,10 @@ async def test_scopes_and_roles_must_both_allow_what_is_asked(api: Api, factory:
 
 
 async def test_a_key_has_no_scope_that_its_principal_has_no_role_for(api: Api) -> None:
-    with pytest.raises(Refused, match="has no role for the scope operate"):
-        await api.key("shop", "sender", scopes=["send", "operate"])
+    await api.key("shop")
+    async with await psycopg.AsyncConnection.connect(api.system.uri, autocommit=True) as connection:
+        with pytest.raises(Refused, match="has no role for the scope operate"):
+            await keys.add(connection, By(), "shop", scopes=["send", "operate"], expires=None, label=None)
 
 
 async def test_failures_are_limited_by_address_and_lock_no_valid_key_out(system: System) -> None:

@@ -88,6 +88,8 @@ ROUTES: Final = [
     Route("GET", "/v1/deadletters/{id}", READ),
     Route("POST", "/v1/deadletters/requeue", OPERATE, {"limit": 1}),
     Route("GET", "/v1/partitions", READ),
+    Route("GET", "/v1/partitions/plan", READ),
+    Route("GET", "/v1/partitions/balance", READ),
     Route("GET", "/v1/schedules", READ),
     Route("POST", "/v1/schedules", OPERATE, {"id": "s", "every": "0 9 * * mon", **MAIL}),
     Route("POST", "/v1/schedules/{id}/enable", OPERATE),

@@ -142,6 +142,12 @@ async def test_leaves_and_findings_are_those_of_the_commands(api: Api) -> None:
     assert sum(each["recipients"] for each in leaves["leaves"]) == 0
     [counted] = await api.system.rows("SELECT count(*) FROM pg_partition_tree('queue') WHERE isleaf")
     assert 0 < len(leaves["leaves"]) <= counted[0]
+    plan = (await client.get("/v1/partitions/plan")).json()
+    assert (plan["steps"] == []) is leaves["as_configured"]
+    balance = (await client.get("/v1/partitions/balance", params={"leaves": 2})).json()
+    assert (len(balance["leaves"]), sum(balance["weights"].values())) == (2, 0)
+    many = await client.get("/v1/partitions/balance", params={"leaves": 999})
+    assert (many.status_code, "999 leaves: not usable" in many.json()["detail"]) == (422, True)
     found = (await client.get("/v1/doctor")).json()
     checks = {each["check"]: each["verdict"] for each in found["findings"]}
     assert (checks["server.reached"], checks["schema.version"]) == ("ok", "ok")

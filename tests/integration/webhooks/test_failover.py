@@ -1,0 +1,89 @@
+"""test-failover — after a promotion an endpoint gets each event that the standby has, with the id it had, and no other
+
+Owns: the row W6 of the crash table of webhooks, with a standby that is in step and with one that lags.
+See: sql/README.md, "Webhooks".
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from psycopg.rows import namedtuple_row
+
+from shared.postgres import database as db
+from shared.postgres.migrate import migrate
+from tests.fixtures.database.factory import Factory
+from tests.fixtures.database.postgres import LEAVES
+from tests.fixtures.database.standby import replicated
+from tests.fixtures.queue.hooked import Hooked, declared
+from tests.fixtures.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from queued.webhooks.endpoint import Target
+    from tests.fixtures.peers.hooks import Hooks
+
+
+@contextmanager
+def making(uri: str) -> Iterator[Factory]:
+    """Rows on the server that takes changes."""
+    with psycopg.connect(
+        f"{uri}&target_session_attrs=read-write", autocommit=True, row_factory=namedtuple_row
+    ) as connection:
+        yield Factory(uri, connection)
+
+
+async def bring(uri: str, target: Target) -> None:
+    """Bring what there is to bring, as a worker that has just begun."""
+    pool = await db.open_pool(uri, "webhooks", 2)
+    hooked = Hooked(pool, target)
+    await hooked.settled()
+    await hooked.endpoint.close()
+    await pool.close()
+
+
+def promoted(uri: str) -> bool:
+    """Whether a server takes changes."""
+    with psycopg.connect(uri) as connection:
+        return connection.execute("SELECT NOT pg_is_in_recovery()").fetchone() == (True,)
+
+
+@pytest.mark.parametrize("lags", [False, True])
+async def test_a_promotion_skips_and_invents_no_event(hooks: Callable[[], Awaitable[Hooks]], *, lags: bool) -> None:
+    taker = await hooks()
+    async with replicated() as pair:
+        migrate(pair.both, LEAVES)
+        with making(pair.both) as factory:
+            target = declared(factory, taker.url, events=["held"])
+            factory.rows(3, status="HOLD")
+            await bring(pair.both, target)
+            if lags:
+                await pair.part()
+            factory.rows(2, status="HOLD")
+            if lags:  # what is told is lost with the primary, and its numbers are given again
+                await bring(pair.both, target)
+                assert len(taker.taken) == 5
+            was = {row.id: str(row.message) for row in _messages(factory)}
+        await pair.lose_primary()
+        await pair.promote()
+        await eventually(lambda: promoted(pair.standby), "the standby takes changes")
+        before = len(taker.taken)
+        with making(pair.both) as factory:
+            await bring(pair.both, target)
+            factory.rows(2, status="HOLD")
+            await bring(pair.both, target)
+            now = {row.id: str(row.message) for row in _messages(factory)}
+        since = {(event["data"]["id"], event["data"]["message"]) for event in taker.taken[before:]}
+        told = {(event["data"]["id"], event["data"]["message"], event["id"]) for event in taker.taken}
+        assert {each[:2] for each in told} == {*was.items(), *now.items()}
+        assert len({each[2] for each in told}) == len(told)  # one id for each, however often it came
+        # Nothing that the standby has and the endpoint had is sent once more, and nothing else is left out.
+        assert since == set(list(now.items())[3:])
+
+
+def _messages(factory: Factory) -> list[Any]:
+    return factory.sql("SELECT id, messages__id AS message FROM pillarbox.queue ORDER BY id")
