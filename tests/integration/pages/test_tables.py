@@ -1,6 +1,6 @@
 """test_tables — the commands in the tables of our pages run, and do and print what their rows say
 
-See: docs/how-to/come-from-postfix.md.
+See: docs/how-to/come-from-postfix.md, docs/how-to/come-from-halon.md.
 """
 
 from __future__ import annotations
@@ -88,12 +88,19 @@ def test_commands_of_postfix_have_their_match_here(walk: Walk) -> None:
     assert {"list", "retry", "hold", "release", "move", "delete", "show", "shape"} <= ran
 
 
-def test_settings_of_postfix_have_their_key_here() -> None:
+@pytest.mark.parametrize(("page", "heading", "least"), [("postfix", "Settings", 25), ("halon", "Configuration", 12)])
+def test_settings_of_others_have_their_key_here(page: str, heading: str, least: int) -> None:
     reference = (DOCS / "reference" / "configuration.md").read_text(encoding="utf-8")
     keys = {
         file: reference.partition(f"\n## {file}\n")[2].partition("\n## ")[0] for file in ("smtpd.yaml", "queued.yaml")
     }
-    found = [row for row in rows("how-to/come-from-postfix.md", "Settings") if row[1] in keys]
-    assert len(found) > 25
-    for parameter, file, key, _ in found:
-        assert re.search(rf"^\| `{re.escape(key.strip('`'))}[`.\[]", keys[file], re.MULTILINE), (parameter, key)
+    found = [
+        (file, key)
+        for _, files, cell, _ in (row for row in rows(f"how-to/come-from-{page}.md", heading) if len(row) == 4)
+        for file in files.split(", ")
+        if file in keys
+        for key in re.findall(r"`([^`]+)`", cell)
+    ]
+    assert len(found) > least
+    for file, key in found:
+        assert re.search(rf"^\| `{re.escape(key)}[`.\[]", keys[file], re.MULTILINE), (file, key)
