@@ -17,7 +17,7 @@ from httpd.console import body
 from httpd.console.clean import clean, cleaned
 from operate.sign_in import Session
 from tests.fixtures.daemons.api import Api
-from tests.fixtures.daemons.console import path_of, post, signed_in
+from tests.fixtures.daemons.console import begin, path_of, post, signed_in
 from tests.fixtures.database.reviewing import hold
 from tests.fixtures.waiting import PATIENCE, eventually
 
@@ -268,7 +268,7 @@ async def test_a_large_decision_goes_on_while_its_page_shows_how_far_it_is(api: 
         other.execute("BEGIN")
         other.execute("SELECT FROM pillarbox.queue WHERE id = %s FOR UPDATE", [ids[-1]])
         form = {"verb": "delete", "condition": "quarantine=spam", "last": str(ids[-1]), "reason": "a campaign"}
-        sent = path_of(await post(client, "/console/account", "/console/decide", **form))
+        sent = path_of(await begin(client, "/console/account", "/console/decide", **form))
 
         async def halfway() -> bool:
             page = await client.get(sent)
@@ -293,7 +293,7 @@ async def test_a_decision_that_httpd_did_not_end_says_what_was_done(system: Syst
             other.execute("BEGIN")
             other.execute("SELECT FROM pillarbox.queue WHERE id = %s FOR UPDATE", [ids[-1]])
             form = {"verb": "delete", "condition": "quarantine=spam", "last": str(ids[-1]), "reason": ""}
-            sent = path_of(await post(client, "/console/account", "/console/decide", **form))
+            sent = path_of(await begin(client, "/console/account", "/console/decide", **form))
             await eventually(lambda: factory.one("SELECT done FROM pillarbox.audit") == 1000, "one batch is done")
             await api.daemon.kill()
     async with Api(system, await system.httpd("second")) as api:

@@ -17,7 +17,7 @@ from httpd.console.body import PREFIX
 from httpd.console.pages import HEADERS
 from httpd.console.site import Site
 from tests.fixtures.daemons.api import Api
-from tests.fixtures.daemons.console import PASSWORD, link, path_of, post, set_password, signed_in
+from tests.fixtures.daemons.console import PASSWORD, change_ended, link, path_of, post, set_password, signed_in
 from tests.fixtures.database.operating import write_config
 from tests.fixtures.database.reviewing import hold
 from tests.fixtures.waiting import eventually
@@ -221,6 +221,7 @@ async def test_a_form_counts_only_with_the_token_of_its_session_and_from_our_own
     assert [row.status for row in factory.queue(held)] == ["HOLD"]
     sent = await rita.post("/console/decide", data={**form, "token": own}, headers={"Origin": api.url})
     assert sent.status_code == 303
+    await change_ended(rita, sent)
     assert [row.status for row in factory.queue(held)] == ["DELETE"]
 
 
