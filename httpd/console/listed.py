@@ -43,7 +43,7 @@ class Place(NamedTuple):
     url: str
 
 
-class Told(NamedTuple):
+class Done(NamedTuple):
     """What was done. audit: its audit row, where it has one. secret: shown now and never again."""
 
     said: str
@@ -84,11 +84,11 @@ class List:
         """Its lines after this place, and where the next page begins."""
         raise NotImplementedError
 
-    async def add(self, place: Place, by: By, form: Form) -> Told:
+    async def add(self, place: Place, by: By, form: Form) -> Done:
         """Add what the form says."""
         raise NotImplementedError
 
-    async def act(self, place: Place, by: By, act: str, key: str) -> Told:
+    async def act(self, place: Place, by: By, act: str, key: str) -> Done:
         """Do this to a row."""
         raise NotImplementedError
 
@@ -106,20 +106,20 @@ class Suspends(List):
         ], ""
 
     @override
-    async def add(self, place: Place, by: By, form: Form) -> Told:
+    async def add(self, place: Place, by: By, form: Form) -> Done:
         """As List."""
         given = {name: form.one(name).replace(",", " ").split() for name in FIELDS}
         selected = suspend.selection(place.files.folder, given, everything=False)
         reason, wait = _needed(form, "reason"), form.one("for").strip()
         seconds = span(wait, "for").total_seconds() if wait else None
         made = await suspend.add(place.connection, by, selected, reason=reason, who=None, seconds=seconds)
-        return Told(f"{in_words(selected)} is suspended.", _audit(made))
+        return Done(f"{in_words(selected)} is suspended.", _audit(made))
 
     @override
-    async def act(self, place: Place, by: By, act: str, key: str) -> Told:
+    async def act(self, place: Place, by: By, act: str, key: str) -> Done:
         """As List."""
         done = await suspend.remove(place.connection, by, [_number(key)])
-        return Told("The suspend is ended; its mail is due now.", _audit(done))
+        return Done("The suspend is ended; its mail is due now.", _audit(done))
 
 
 class Suppressions(List):
@@ -135,7 +135,7 @@ class Suppressions(List):
         ], rows[PAGE - 1].target if len(rows) > PAGE else ""
 
     @override
-    async def add(self, place: Place, by: By, form: Form) -> Told:
+    async def add(self, place: Place, by: By, form: Form) -> Done:
         """As List."""
         words = _needed(form, "targets").replace(",", " ").split()
         targets = [suppress.target(word, "addresses") for word in words]
@@ -143,13 +143,13 @@ class Suppressions(List):
         made = await suppress.add(
             place.connection, by, targets, reason=_needed(form, "reason"), keep=span(keep, "for") if keep else None
         )
-        return Told(f"{', '.join(targets[:5])} gets no more mail.", _audit(made))
+        return Done(f"{', '.join(targets[:5])} gets no more mail.", _audit(made))
 
     @override
-    async def act(self, place: Place, by: By, act: str, key: str) -> Told:
+    async def act(self, place: Place, by: By, act: str, key: str) -> Done:
         """As List."""
         done = await suppress.remove(place.connection, by, key)
-        return Told(f"{key} gets mail again.", _audit(done))
+        return Done(f"{key} gets mail again.", _audit(done))
 
 
 class Schedules(List):
@@ -176,11 +176,11 @@ class Schedules(List):
         ], ""
 
     @override
-    async def act(self, place: Place, by: By, act: str, key: str) -> Told:
+    async def act(self, place: Place, by: By, act: str, key: str) -> Done:
         """As List."""
         verbs = {"enable": schedule.enable, "disable": schedule.disable, "remove": schedule.remove}
         done = await verbs[act](place.connection, by, key)
-        return Told(f"{key}: {act}d.", _audit(done))
+        return Done(f"{key}: {act}d.", _audit(done))
 
 
 class DeadLetters(List):
@@ -207,11 +207,11 @@ class DeadLetters(List):
         ], f"{last.finished.astimezone(UTC).isoformat()}/{last.id}" if last else ""
 
     @override
-    async def act(self, place: Place, by: By, act: str, key: str) -> Told:
+    async def act(self, place: Place, by: By, act: str, key: str) -> Done:
         """As List."""
         plan = await deadletters.plan(place.connection, [str(_number(key))], deadletters.Wanted())
         done = await deadletters.requeue(place.connection, plan, deadletters.Done())
-        return Told(f"{done.requeued} sent once more." if done.requeued else "Its body is not kept any more.")
+        return Done(f"{done.requeued} sent once more." if done.requeued else "Its body is not kept any more.")
 
 
 class Webhooks(List):
@@ -240,7 +240,7 @@ class Webhooks(List):
         ], ""
 
     @override
-    async def add(self, place: Place, by: By, form: Form) -> Told:
+    async def add(self, place: Place, by: By, form: Form) -> Done:
         """As List."""
         events = form.one("events").replace(",", " ").split()
         wanted = endpoints.Wanted(
@@ -250,21 +250,21 @@ class Webhooks(List):
             raise Refused(f"events: {unknown[0]!r}; allowed: {', '.join(KINDS)}")
         made = await endpoints.add(place.connection, by, wanted)
         assert isinstance(made, WebhookSecret)  # noqa: S101 - a preview comes only with dry_run
-        return Told(
+        return Done(
             f"{wanted.name} is added, and gets what happens from now on. The secret of its signatures:",
             made.audit,
             made.secret or "",
         )
 
     @override
-    async def act(self, place: Place, by: By, act: str, key: str) -> Told:
+    async def act(self, place: Place, by: By, act: str, key: str) -> Done:
         """As List."""
         if act == "enable":
             done = await endpoints.enable(place.connection, by, key)
         else:
             why = by.reason or f"disabled by {_OPERATORS}"
             done = await endpoints.disable(place.connection, replace(by, reason=why), key)
-        return Told(f"{key}: {act}d.", _audit(done))
+        return Done(f"{key}: {act}d.", _audit(done))
 
 
 class Keys(List):
@@ -293,7 +293,7 @@ class Keys(List):
         ], ""
 
     @override
-    async def add(self, place: Place, by: By, form: Form) -> Told:
+    async def add(self, place: Place, by: By, form: Form) -> Done:
         """As List."""
         wait = form.one("for").strip()
         expires = datetime.now(UTC) + span(wait, "for") if wait else None
@@ -304,14 +304,14 @@ class Keys(List):
             place.connection, by, _needed(form, "principal"), scopes=scopes, expires=expires, label=by.reason
         )
         assert isinstance(made, ApiKeyMade)  # noqa: S101 - no preview was asked for
-        return Told(f"A key of {made.principal}, for {', '.join(made.scopes)}:", made.audit, secret=made.key)
+        return Done(f"A key of {made.principal}, for {', '.join(made.scopes)}:", made.audit, secret=made.key)
 
     @override
-    async def act(self, place: Place, by: By, act: str, key: str) -> Told:
+    async def act(self, place: Place, by: By, act: str, key: str) -> Done:
         """As List."""
         done = await keys.revoke(place.connection, by, key)
         assert isinstance(done, ApiKeyRevoked)  # noqa: S101 - no preview was asked for
-        return Told(f"{done.prefix} of {done.principal} is revoked.", done.audit)
+        return Done(f"{done.prefix} of {done.principal} is revoked.", done.audit)
 
 
 class People(List):
@@ -339,22 +339,22 @@ class People(List):
         ], ""
 
     @override
-    async def add(self, place: Place, by: By, form: Form) -> Told:
+    async def add(self, place: Place, by: By, form: Form) -> Done:
         """As List."""
         name, roles = _needed(form, "name"), _needed(form, "roles").replace(",", " ").split()
         reviews = form.one("reviews").replace(",", " ").split() or None
         name = await principals.add_person(place.connection, by, name, roles, reviews)
         made = await sign_in.link(place.connection, name, _LINK, place.url)
-        return Told(f"{name} is added, and chooses a password here, once, within a day:", secret=made.url)
+        return Done(f"{name} is added, and chooses a password here, once, within a day:", secret=made.url)
 
     @override
-    async def act(self, place: Place, by: By, act: str, key: str) -> Told:
+    async def act(self, place: Place, by: By, act: str, key: str) -> Done:
         """As List."""
         if act == "link":
             made = await sign_in.link(place.connection, key, _LINK, place.url)
-            return Told(f"{key} chooses a password here, once, within a day:", secret=made.url)
+            return Done(f"{key} chooses a password here, once, within a day:", secret=made.url)
         await principals.disable(place.connection, by, key, disabled=act == "disable")
-        return Told(f"{key}: {act}d.")
+        return Done(f"{key}: {act}d.")
 
 
 class Audit(List):

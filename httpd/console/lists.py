@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from starlette.routing import Route
 
 from httpd.console.forms import form_of, query_of
-from httpd.console.listed import LISTS, Place, Told
+from httpd.console.listed import LISTS, Done, Place
 from httpd.console.pages import seen
 from httpd.console.visitor import may
 from httpd.problems import Problem
@@ -82,9 +82,9 @@ class Lists:
         return change
 
     async def _page(
-        self, what: List, session: Session, form: Form, *, error: str = "", told: Told | None = None
+        self, what: List, session: Session, form: Form, *, error: str = "", told: Done | None = None
     ) -> Response:
-        said = told or Told(form.one("said")[:200] if not error else "")
+        said = told or Done(form.one("said")[:200] if not error else "")
         audit = form.one("audit")
         async with self._site.visitors.acting(session) as connection:
             place = Place(connection, self._site.service.files, "")

@@ -138,9 +138,9 @@ BEGIN
                 UNION SELECT q.recipientlocalpart || '@' || q.recipientdomain FROM queue q WHERE q.messages__id = message) AS recipients);
 END $$;
 
--- Forgets counts of hours past, suppressions past their end, and notices that were refused for `keep`, milestones and alarms as old;
--- at most `batch` of each. A notice that a rate holds back is kept until it is sent, however long that takes; only what PostgreSQL
--- itself refuses is forgotten.
+-- Forgets counts of hours past, suppressions past their end, and notices that were refused for `keep`, milestones, alarms and
+-- minutes of streams as old; at most `batch` of each. A notice that a rate holds back is kept until it is sent, however long that
+-- takes; only what PostgreSQL itself refuses is forgotten.
 CREATE FUNCTION maintain_forget_notices(at timestamptz, keep interval, batch integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 DECLARE
@@ -165,6 +165,10 @@ BEGIN
     forgotten := greatest(forgotten, more);
     DELETE FROM report_alarms a WHERE a.id = ANY (ARRAY(
         SELECT o.id FROM report_alarms o WHERE o.made < maintain_forget_notices.at - keep ORDER BY o.made LIMIT batch FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS more = ROW_COUNT;
+    forgotten := greatest(forgotten, more);
+    DELETE FROM report_minutes m WHERE m.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM report_minutes o WHERE o.minute < maintain_forget_notices.at - keep ORDER BY o.minute LIMIT batch FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS more = ROW_COUNT;
     RETURN greatest(forgotten, more);
 END $$;

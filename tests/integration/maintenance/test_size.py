@@ -133,6 +133,13 @@ _REMOVED = [
         "notice_counts",
     ),
     (
+        """INSERT INTO pillarbox.report_minutes (minute, outcome, attempts, seconds)
+           SELECT now() - interval '99 days' + n * interval '1 minute', 'delivered', 1, 1
+             FROM generate_series(1, 30000) AS n""",
+        "maintain_forget_notices(now(), '30 days', 50)",
+        "report_minutes",
+    ),
+    (
         """WITH body AS (INSERT INTO pillarbox.messages (id, size, content) VALUES (gen_random_uuid(), 0, '')
                          RETURNING id),
                 row AS (INSERT INTO pillarbox.queue (messages__id, recipientlocalpart, recipientdomain, metadata)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.fixtures.database.spark import quick_commands
 from tests.fixtures.pages.readers import (
     PARTS,
     RECIPIENT,
@@ -33,8 +32,8 @@ pytestmark = pytest.mark.counts_pages
 _ROW: Final = re.compile(r"^\|(.*)\|$", re.MULTILINE)
 #: What becomes of recipient 4711, by the verb that Postfix's command is here.
 _STATUS: Final = {"hold": "HOLD", "release": "DELIVER", "bounce": "BOUNCE", "delete": "DELETE"}
-#: These serve: tests/scenario/operation runs them.
-_NOT_HERE: Final = ("pillarbox up", "pillarbox relay", "pillarbox user add NAME")
+#: These serve: tests/scenario/operation runs them. A report starts Spark: tests/analytics/test_pages.py makes it.
+_NOT_HERE: Final = ("pillarbox up", "pillarbox relay", "pillarbox user add NAME", "pillarbox analytics report")
 
 
 def rows(page: str, heading: str) -> Iterator[list[str]]:
@@ -55,7 +54,6 @@ def walk(database: str, tmp_path: Path) -> Iterator[Walk]:
     with Walk(tmp_path, database, Reader()) as made:
         transport("slow")(made)
         rspamd(made)
-        made.environment |= quick_commands(tmp_path / "spark")
         yield made
 
 

@@ -165,6 +165,14 @@ async def test_a_long_refused_notification_is_deleted(factory: Factory, connecti
     assert factory.one(GONE) == 0
 
 
+def test_minutes_of_streams_are_deleted_as_late_as_history(factory: Factory) -> None:
+    factory.sql("INSERT INTO pillarbox.report_minutes VALUES (now() - interval '29 days', 'delivered', 1, 1)")
+    factory.sql(FORGET, later=timedelta(0))
+    assert factory.one("SELECT count(*) FROM pillarbox.report_minutes") == 1
+    factory.sql(FORGET, later=timedelta(days=2))
+    assert factory.one("SELECT count(*) FROM pillarbox.report_minutes") == 0
+
+
 async def test_the_body_stays_until_its_sender_is_notified(factory: Factory, connection: db.Connection) -> None:
     message = factory.message(ORIGINAL)
     row = factory.row(message=message)
