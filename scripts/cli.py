@@ -86,8 +86,11 @@ def main(arguments: list[str] | None = None) -> int:
         )
     try:
         options = _parsed(given)  # imports the verb, which Ctrl-C may interrupt
-        AS.set(getattr(options, "principal", None))
-        status: int = options.func(options)
+        acting = AS.set(getattr(options, "principal", None))
+        try:
+            status: int = options.func(options)
+        finally:
+            AS.reset(acting)
     except PillarboxError as error:
         if str(error):
             sys.stderr.write(f"pillarbox: {error}\n")
