@@ -3,7 +3,7 @@
 Owns: the form of a key; the scopes, and the roles of principals that allow the same.
 Guarantees: each change has its preview and audit row, and an undo revokes a key that was made
     (operate/settings/change.py). A key is random, shown once, and kept as a digest. What is revoked stays in the
-    list. PostgreSQL lets only admins change keys, and logins that act for nobody by their rights.
+    list. PostgreSQL lets only admins change keys; a login without a principal needs the rights itself.
 Raises: NotThere, Refused.
 See: sql/schema/21_key.sql; httpd/access/keys.py, which recognizes them.
 """

@@ -1,7 +1,8 @@
 """principals — people who sign in to the console: listed, added, disabled and enabled
 
+Owns: how a principal is changed under an audit row, also by command.
 Guarantees: reads no verifiers. Each change has its audit row and undo (operate/settings/change.py).
-    Who may change principals PostgreSQL decides (sql/schema/06_principal.sql): admins.
+    PostgreSQL lets only admins change principals (sql/schema/06_principal.sql).
 Raises: Refused and its kinds.
 See: scripts/access/principal_store.py for all settings of a principal, by command.
 """
@@ -9,7 +10,8 @@ See: scripts/access/principal_store.py for all settings of a principal, by comma
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
 from operate.errors import NotThere, Refused
 from operate.settings.change import Asked, changing
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
     from operate.queue.act import By
 
 ROLES: Final = ("viewer", "reviewer", "operator", "admin", "sender")
+
+
+class _Unchanged(Exception):
+    """The query changed nothing, so its audit row is rolled back."""
 
 
 async def listed(connection: database.Connection) -> list[database.Row]:
@@ -47,15 +53,26 @@ async def add_person(
         "disabled": False,
         "senders": [],
     }
-    async with changing(connection, by, Asked("principal add", name)):
-        if not await database.fetch(connection, "principal_add", name=name, values=json.dumps(values)):
-            raise Refused(f"name: there is a principal {show(name)} already")
+    if not await changed(connection, by, "add", "principal_add", name, values=json.dumps(values)):
+        raise Refused(f"name: there is a principal {show(name)} already")
     return name
 
 
 async def disable(connection: database.Connection, by: By, name: str, *, disabled: bool) -> None:
     """Let a principal do nothing any more, or everything again."""
     values = json.dumps({"disabled": disabled})
-    async with changing(connection, by, Asked("principal change", name)):
-        if not await database.fetch(connection, "principal_change", name=name, values=values):
-            raise NotThere(f"there is no principal {show(name)}")
+    if not await changed(connection, by, "change", "principal_change", name, values=values):
+        raise NotThere(f"there is no principal {show(name)}")
+
+
+async def changed(connection: database.Connection, by: By, verb: str, query: str, name: str, **values: Any) -> bool:
+    """Run a query that changes one principal, under an audit row; False, and no audit row, if it changes nothing.
+
+    verb: add, change or remove.
+    """
+    with suppress(_Unchanged):
+        async with changing(connection, by, Asked(f"principal {verb}", name)):
+            if await database.fetch(connection, query, name=name, **values):
+                return True
+            raise _Unchanged
+    return False

@@ -64,7 +64,7 @@ class StalledAttempts:
         self.recipients = self._octets = 0
 
     def take(self, recipients: int, octets: int) -> bool:
-        """Set an attempt aside; False if there is no room for it."""
+        """Add a stalled attempt; False if that would exceed the limit."""
         if self.recipients and (self.recipients + recipients > self._most or self._octets + octets > self._most_octets):
             return False
         self.recipients += recipients

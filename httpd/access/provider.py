@@ -97,13 +97,13 @@ class Provider:
                 answer = await HttpClient(_LONGEST, ssl.create_default_context()).ask(
                     "POST", url, headers.items(), body.encode()
                 )
-            record: Any = json.loads(answer.body)
+            answered: Any = json.loads(answer.body)
         except (HttpFailed, ValueError, TimeoutError, secret_files.UnusableSecret) as error:
             known_why = isinstance(error, HttpFailed | secret_files.UnusableSecret)
             raise self._away(str(error) if known_why else "no answer that is JSON") from None
-        token = record.get("id_token") if isinstance(record, dict) and answer.status == 200 else None  # noqa: PLR2004 - OK
+        token = answered.get("id_token") if isinstance(answered, dict) and answer.status == 200 else None  # noqa: PLR2004 - OK
         if not isinstance(token, str):
-            said = record.get("error") if isinstance(record, dict) else None
+            said = answered.get("error") if isinstance(answered, dict) else None
             raise SignInRefused(f"the provider gives no token: {str(said)[:100] if said else answer.status}")
         return token
 

@@ -66,32 +66,32 @@ class Lists:
                 async with self._site.visitors.acting(session) as connection:
                     place = Place(connection, self._site.service.files, str(request.base_url).rstrip("/"))
                     if act == "add" and what.fields:
-                        told = await what.add(place, by, form)
+                        done = await what.add(place, by, form)
                     elif act in what.acts:
-                        told = await what.act(place, by, act, key)
+                        done = await what.act(place, by, act, key)
                     else:
                         allowed = ", ".join([*what.acts, *(["add"] if what.fields else [])])
                         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"act: allowed: {allowed}")
             except Refused as error:
                 return await self._page(what, session, form, error=error.reason)
-            if told.secret:
-                return await self._page(what, session, form, told=told)
-            asked = {"said": told.said, "audit": str(told.audit or "")}
+            if done.secret:
+                return await self._page(what, session, form, done=done)
+            asked = {"said": done.said, "audit": str(done.audit or "")}
             return seen(f"/console/{what.name}?{urlencode({name: value for name, value in asked.items() if value})}")
 
         return change
 
     async def _page(
-        self, what: List, session: Session, form: Form, *, error: str = "", told: Done | None = None
+        self, what: List, session: Session, form: Form, *, error: str = "", done: Done | None = None
     ) -> Response:
-        said = told or Done(form.one("said")[:200] if not error else "")
+        said = done or Done(form.one("said")[:200] if not error else "")
         audit = form.one("audit")
         async with self._site.visitors.acting(session) as connection:
             place = Place(connection, self._site.service.files, "")
             rows, after = await what.rows(place, form.one("after")[:1000])
         return self._site.page(
             "listing", session, status=HTTPStatus.UNPROCESSABLE_ENTITY if error else HTTPStatus.OK, list=what,
-            rows=rows, more=urlencode({"after": after}) if after else None, error=error, told=said,
+            rows=rows, more=urlencode({"after": after}) if after else None, error=error, done=said,
             changes=may(session, what.change),
             given={each.name: form.one(each.name) for each in what.fields} if error else {},
             audit=audit if audit.isascii() and audit.isdecimal() else "",

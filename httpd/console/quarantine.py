@@ -205,10 +205,10 @@ class Quarantine:
         try:
             async with self._site.visitors.acting(session) as connection:
                 these = await narrowed(connection, await self._access(connection), "rescan", [id_])
-                audit, released, told = await one(connection, these, checks, by, release=bool(form.one("release")))
+                audit, released, rescanned = await one(connection, these, checks, by, release=bool(form.one("release")))
         finally:
             await checks.close()
-        return self._site.page("rescanned", session, id=id_, audit=audit, released=released, told=told)
+        return self._site.page("rescanned", session, id=id_, audit=audit, released=released, rescanned=rescanned)
 
     async def preview(self, request: Request) -> Response:
         """What a decision would be made about."""

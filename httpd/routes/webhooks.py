@@ -80,8 +80,8 @@ async def test(request: Request, name: Name, caller: Operator) -> WebhookTested:
     """Send the event `test` now."""
     limit = (await request.app.state.service.files.queued()).webhooks.timeout
     async with looking(request, caller) as connection:
-        record = await probe.probe(connection, name, limit)
-    return WebhookTested(name=name, id=record.id, error=record.error)
+        probed = await probe.probe(connection, name, limit)
+    return WebhookTested(name=name, id=probed.id, error=probed.error)
 
 
 @router.post("/{name}/replay")

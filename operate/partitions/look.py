@@ -1,4 +1,4 @@
-"""look — the leaves of the queue, what is wrong with them, and what would make them as configured or even
+"""look — shows the leaves of the queue and their faults, the plan to the configured leaves, and a proposal of even ones
 
 Guarantees: reads only; every row is counted.
 """
@@ -69,8 +69,9 @@ def leaves_shape(state: State, counted: Counts, faults: Sequence[Fault], wanted:
 
 async def plan(connection: database.Connection, configured: Mapping[str, Sequence[str]]) -> RepartitionPlan:
     """The steps to the leaves that smtpd.yaml names; none is taken."""
-    found, acts = await planned(connection, layout.wanted(configured))
-    return plan_shape(found, acts, await read_state(connection))
+    state = await read_state(connection)
+    found, acts = await planned(connection, state, layout.wanted(configured))
+    return plan_shape(found, acts, state)
 
 
 def plan_shape(found: Sequence[Round], acts: Sequence[Sequence[Step]], state: State) -> RepartitionPlan:

@@ -85,9 +85,10 @@ async def read_state(connection: database.Connection) -> State:
     )
 
 
-async def planned(connection: database.Connection, wanted: Layout) -> tuple[list[Round], list[list[Step]]]:
-    """The rounds to the wanted layout and the steps of each; what a killed run left is cleared away in the first."""
-    state = await read_state(connection)
+async def planned(
+    connection: database.Connection, state: State, wanted: Layout
+) -> tuple[list[Round], list[list[Step]]]:
+    """The rounds to the wanted layout and the steps of each; the first step removes what a killed run left."""
     every = sorted({id_ for layout in (state.layout, wanted) for ids in layout.values() for id_ in ids})
     order = [row.id for row in await database.fetch(connection, "partitions_sorted", ids=every)]
     found = rounds(state.layout, wanted)
@@ -109,7 +110,7 @@ async def apply(
     `patience`: seconds to go on asking for the locks of one step.
     """
     async with alone(connection):
-        found, acts = await planned(connection, wanted)
+        found, acts = await planned(connection, await read_state(connection), wanted)
         try:
             for act in acts:
                 await take(connection, act, tell, patience=patience)

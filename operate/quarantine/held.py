@@ -65,9 +65,9 @@ async def mail(connection: database.Connection, asking: Query, *, after: int, li
 
 def _summary(row: database.Row) -> Held:
     """The values by which a reviewer distinguishes held messages."""
-    record = {name: value for name, value in row._asdict().items() if name != "beginning"}
+    fields = {name: value for name, value in row._asdict().items() if name != "beginning"}
     subject = fields_of(bytes(row.beginning)).get("Subject", "") if row.beginning is not None else None
-    return Held(**record, subject=subject)
+    return Held(**fields, subject=subject)
 
 
 async def message(connection: database.Connection, access: Access, id_: str, part: int | None = None) -> HeldMessage:

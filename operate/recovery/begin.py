@@ -67,7 +67,7 @@ async def begin(connection: database.Connection, by: By, planned: Beginning, wat
     while rows := await database.fetch(connection, "recovery_overdue_finish", batch=act.BATCH):
         ended += sum(row.recipients for row in rows)
     done = await act.act(connection, by, planned.plan, watch)
-    # Last: what was finished just now has told its senders.
+    # Last: what was finished just now has notified its senders.
     [held] = await database.fetch(connection, "recovery_notices_hold")
     return Beginning(planned.plan, len(missed), held.n, ended, done)
 

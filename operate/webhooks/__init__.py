@@ -1,1 +1,1 @@
-"""webhooks — which HTTP endpoints are told what becomes of mail."""
+"""webhooks — HTTP endpoints that get events about mail."""

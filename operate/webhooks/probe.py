@@ -33,11 +33,11 @@ async def probe(connection: database.Connection, name: str, limit: timedelta) ->
     await listed(connection, name)
     [row] = await database.fetch(connection, "webhook_secrets", name=name)
     event = f"evt_test_{uuid4().hex}"
-    record = {"id": event, "type": "test", "timestamp": datetime.now(UTC).isoformat(), "data": {"webhook": name}}
+    payload = {"id": event, "type": "test", "timestamp": datetime.now(UTC).isoformat(), "data": {"webhook": name}}
     post = Post(row.url, private=row.private, limit=limit.total_seconds())
     try:
         keys = [signature.key_of(secret) for secret in row.secrets]
-        answer = await post.send(event, json.dumps(record).encode(), keys, lambda: datetime.now(UTC))
+        answer = await post.send(event, json.dumps(payload).encode(), keys, lambda: datetime.now(UTC))
     finally:
         await post.close()
     return Probed(event, answer.error)

@@ -15,8 +15,8 @@ import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from operate import principals
 from operate.queue.act import By
-from operate.settings.change import Asked, changing
 from scripts import one_connection
 from shared.config.smtpd.users import UserEntry, load_users
 from shared.errors import ConfigError, PillarboxError
@@ -117,12 +117,11 @@ class FileStore:
             raise PillarboxError(f"{self._path}: cannot be written: {error.strerror}") from None
 
 
-class _Unchanged(Exception):
-    """Nothing was there to change."""
-
-
 class TableStore:
-    """The view pillarbox.users; `conninfo` is of a role that may change it. `by`: who asks, and why."""
+    """The view pillarbox.users.
+
+    conninfo: of a role that may change the view. by: who asks, and why, for the audit row.
+    """
 
     noun = "user"
 
@@ -151,18 +150,11 @@ class TableStore:
         return self._change("remove", "user_remove", name)
 
     def _change(self, verb: str, query: str, name: str, **values: Any) -> bool:
-        """Change one under its audit row; False, and no row, where there is nothing to change."""
-
-        async def work(connection: database.Connection) -> None:
-            async with changing(connection, self._by, Asked(f"principal {verb}", name)):
-                if not await database.fetch(connection, query, name=name, **values):
-                    raise _Unchanged
-
-        try:
-            one_connection.ask(self._conninfo, f"pillarbox {self.noun}", work)
-        except _Unchanged:
-            return False
-        return True
+        return one_connection.ask(
+            self._conninfo,
+            f"pillarbox {self.noun}",
+            lambda connection: principals.changed(connection, self._by, verb, query, name, **values),
+        )
 
     def _ask(self, query: str, **values: Any) -> list[database.Row]:
         name = f"pillarbox {self.noun}"

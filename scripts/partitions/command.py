@@ -123,7 +123,7 @@ async def _plan(options: argparse.Namespace) -> int:
     conninfo, configured = _configured(options)
     async with run.connected(conninfo) as connection:
         state = await run.read_state(connection)
-        found, acts = await run.planned(connection, configured)
+        found, acts = await run.planned(connection, state, configured)
     show.plan(found, acts, state, options.form)
     return 0
 
@@ -183,7 +183,7 @@ async def _act(
     async with run.connected(conninfo) as connection:
         state = await run.read_state(connection)
         wanted, mending = change(state.layout), repairs(await read_faults(connection)) if repair else []
-        found, acts = await run.planned(connection, wanted)
+        found, acts = await run.planned(connection, state, wanted)
         why = {"idle": idle(state.layout)} if idle else {}
         every = [mending, *acts] if mending else acts
         if not options.json:

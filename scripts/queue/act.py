@@ -124,8 +124,8 @@ def progress(said: str, total: int, *, quiet: bool) -> Progress:
 def _preview(options: argparse.Namespace, plan: Plan, sample: list[database.Row]) -> None:
     counted = plan.counted
     if options.json:
-        record = {"wanted": plan.wanted, "messages": counted.messages, "bytes": counted.bytes}
-        records.one({**record, "sample": [fields(row) for row in sample]})
+        totals = {"wanted": plan.wanted, "messages": counted.messages, "bytes": counted.bytes}
+        records.one({**totals, "sample": [fields(row) for row in sample]})
         return
     if sample:
         Table(_PREVIEW).print([getattr(row, column.name) for column in _PREVIEW] for row in sample)

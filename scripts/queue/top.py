@@ -52,8 +52,8 @@ def top(options: argparse.Namespace) -> int:
                 states = await _grouped(connection, options, "q.state", 10)
                 fullest = await _grouped(connection, options, "q.recipientdomain", options.limit)
                 if options.json:
-                    record = {"states": _numbers(states), "destinations": _numbers(fullest)}
-                    records.one(record)
+                    figures = {"states": _numbers(states), "destinations": _numbers(fullest)}
+                    records.one(figures)
                     continue
                 tables = (_table("state", states, before), _table("destination", fullest, before))
                 if live.console.is_terminal:

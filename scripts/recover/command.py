@@ -71,11 +71,11 @@ def begin(options: argparse.Namespace) -> int:
     async def act(connection: database.Connection) -> int:
         plan = await beginning.plan(connection)
         if not options.yes:
-            record = f"hold {how_many(plan.plan.wanted, 'recipient')}"
+            what = f"hold {how_many(plan.plan.wanted, 'recipient')}"
             if options.json:
                 records.one(_begun(plan).model_dump())
             else:
-                print(f"recover: would {record}, {_beside(plan)}")
+                print(f"recover: would {what}, {_beside(plan)}")
             if not await consent.agreed(options, "recover begin"):
                 return 0
         done = await beginning.begin(connection, by(options), plan, watched(quiet=options.json))
@@ -118,9 +118,9 @@ def show(options: argparse.Namespace) -> int:
     async def look(connection: database.Connection) -> int:
         found = await releasing.look(connection)
         if found is None:
-            record = Showing(begun=None, held=0, waiting=0, settled=0, notices=0)
+            showing = Showing(begun=None, held=0, waiting=0, settled=0, notices=0)
         else:
-            record = Showing(
+            showing = Showing(
                 begun=found.begun,
                 held=found.held,
                 waiting=found.waiting,
@@ -128,7 +128,7 @@ def show(options: argparse.Namespace) -> int:
                 notices=found.notices,
             )
         if options.json:
-            records.one(record.model_dump())
+            records.one(showing.model_dump())
         elif found is None:
             print("there is no recovery under way")
         else:

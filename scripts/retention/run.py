@@ -146,10 +146,10 @@ def _show(
 ) -> None:
     """Show the mail that would be deleted."""
     if options.json:
-        record: list[dict[str, Any]] = [_fields(each) for each in found]
+        lines: list[dict[str, Any]] = [_fields(each) for each in found]
         if old is not None and keep_audit is not None:
-            record.append({"table": "audit", "keep": format_duration(keep_audit), "commands": old.commands})
-        records.lines(record)
+            lines.append({"table": "audit", "keep": format_duration(keep_audit), "commands": old.commands})
+        records.lines(lines)
         return
     Table(_WHAT).print(map(_cells, found))
     if old is not None and keep_audit is not None:
@@ -167,10 +167,10 @@ def _cells(each: RuleRun) -> tuple[object, ...]:
 def _print(options: argparse.Namespace, found: list[RuleRun], forgotten: Done | None) -> None:
     """Show the deleted mail."""
     if options.json:
-        record = [_fields(each) for each in found]
+        lines = [_fields(each) for each in found]
         if forgotten is not None:
-            record.append({"table": "audit", "audit": forgotten.audit, "done": forgotten.done})
-        records.lines(record)
+            lines.append({"table": "audit", "audit": forgotten.audit, "done": forgotten.done})
+        records.lines(lines)
         return
     for each in found:
         if each.done is not None:

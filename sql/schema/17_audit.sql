@@ -120,8 +120,8 @@ LANGUAGE sql STABLE SET search_path = pillarbox, pg_temp AS $$
                 WHEN settings = to_regclass('blocked_senders') THEN '{reviewer,operator,admin}' ELSE '{operator,admin}' END
 $$;
 
--- Whether settings in this table may be changed here: by these, by a login that owns the queue, and by one that acts for nobody and has
--- the right to delete; blocks, which reviewers add by a function, by one that reads them.
+-- Whether this session may change settings in this table. A principal needs one of the roles above. A login without a principal owns
+-- the queue or has the right to DELETE; for blocked senders, which functions change, the right to SELECT is enough.
 CREATE FUNCTION audit_may_change(settings regclass) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pillarbox, pg_temp AS $$
     SELECT coalesce(acting_has(audit_changers(settings)),

@@ -21,9 +21,9 @@ def installed(name: str, extras: frozenset[str], seen: dict[str, str]) -> dict[s
         found = distribution(name)
     except PackageNotFoundError:
         return seen  # of another platform
-    answer = [found.metadata.get("License-Expression") or found.metadata.get("License") or ""]
-    answer += [each for each in found.metadata.get_all("Classifier") or [] if each.startswith("License ::")]
-    seen[name] = "; ".join(line for text in answer for line in text.splitlines()[:1])
+    named = [found.metadata.get("License-Expression") or found.metadata.get("License") or ""]
+    named += [each for each in found.metadata.get_all("Classifier") or [] if each.startswith("License ::")]
+    seen[name] = "; ".join(line for text in named for line in text.splitlines()[:1])
     for line in found.requires or []:
         need = Requirement(line)
         wanted = need.marker is None or any(need.marker.evaluate({"extra": extra}) for extra in (*extras, ""))

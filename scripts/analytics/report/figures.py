@@ -93,7 +93,7 @@ def compute(
 ) -> dict[str, Rows]:
     """The rows of every section; outside WHOLE at most `top` + 1, so that the caller sees whether there are more.
 
-    told: is called with each section's key when its rows are ready.
+    on_section: is called with each section's key when its rows are ready.
     """
 
     def collect(entry: tuple[str, DataFrame]) -> tuple[str, Rows]:

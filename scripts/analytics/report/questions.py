@@ -37,7 +37,7 @@ _PATIENCE: Final = timedelta(hours=1)
 def ask(
     conninfo: str, since: date, until: date, top: int, on_question: Callable[[str, float], object] = lambda *_: None
 ) -> dict[str, list[Any]]:
-    """The rows of each question for the days from `since` to before `until`; `told` is called with its seconds."""
+    """The rows of each question for the days from `since` to before `until`; `on_question` gets its seconds."""
     values = {"since": datetime.combine(since, time(), UTC), "until": datetime.combine(until, time(), UTC), "top": top}
     found = {}
     with copying.session(conninfo, timeout=_PATIENCE, parallel=True) as session:

@@ -57,10 +57,8 @@ def test_looking_commands_find_their_rows(factory: Factory, config: Path, capsys
         known = [message if len(word) == 36 else str(ids[0]) if word == "4711" else word for word in words]
         assert run(known, config) == 0, (words, capsys.readouterr().err)
         answer = capsys.readouterr().out
-        assert "metadata.campaign" in words or "r1" in answer or "example.com" in answer or "2" in answer, (
-            words,
-            answer,
-        )
+        known_output = "r1" in answer or "example.com" in answer or "2" in answer
+        assert "metadata.campaign" in words or known_output, (words, answer)
 
 
 def test_acting_commands_change_the_rows_they_name(

@@ -63,11 +63,11 @@ async def test_delivered_mail_and_other_transports_keep_nothing() -> None:
 async def test_content_is_a_number_of_octets() -> None:
     async with ScriptedPeer(*PLAIN, *BODY, HANG) as peer, routing({}, **to(peer.port)) as routed:
         result = await routed.send_one("bob@example.test")
-    record = result.spoken.conversation or ""
+    spoken = result.spoken.conversation or ""
     content = b"\r\n".join(peer.heard[peer.heard.index(b"DATA") + 1 :])
-    assert re.search(r"< 354 Go\n\* content, \d+ octets\n< 451 4.3.0 Later$", record)
+    assert re.search(r"< 354 Go\n\* content, \d+ octets\n< 451 4.3.0 Later$", spoken)
     for line in filter(None, content.split(b"\r\n")):
-        assert len(line) < 4 or line.decode() not in record
+        assert len(line) < 4 or line.decode() not in spoken
 
 
 async def test_every_host_that_was_tried_is_told_with_its_fault() -> None:
@@ -77,10 +77,10 @@ async def test_every_host_that_was_tried_is_told_with_its_fault() -> None:
         settings: dict[str, Any] = {"connection": {"port": peer.port}, "keepconversation": True}
         async with routing(zone, **settings) as routed:
             result = await routed.send_one("bob@example.test")
-    record = result.spoken.conversation or ""
-    assert f"* to mx1.test[127.0.0.1]:{peer.port}\n< 220 ready\n> EHLO " in record
-    assert f"* to mx2.test[127.0.0.2]:{peer.port}\n* connect to 127.0.0.2:{peer.port}" in record
-    assert "* peer hung up" in record or "* connection lost" in record
+    spoken = result.spoken.conversation or ""
+    assert f"* to mx1.test[127.0.0.1]:{peer.port}\n< 220 ready\n> EHLO " in spoken
+    assert f"* to mx2.test[127.0.0.2]:{peer.port}\n* connect to 127.0.0.2:{peer.port}" in spoken
+    assert "* peer hung up" in spoken or "* connection lost" in spoken
 
 
 @pytest.mark.parametrize(
@@ -115,13 +115,13 @@ async def test_no_secret_of_a_login_is_kept_even_if_the_host_says_it_back(
         settings["connection"]["auth"] = login
         async with routing({}, **settings) as routed:
             result = await routed.send_one("bob@example.test")
-    record = result.spoken.conversation or ""
-    assert "* login, of which only the codes of the replies are kept\n" in record
-    assert "\n< 235\n> MAIL FROM:" in record
-    assert "< 550 5.7.1 you are " in record
-    assert "> AUTH" not in record
+    spoken = result.spoken.conversation or ""
+    assert "* login, of which only the codes of the replies are kept\n" in spoken
+    assert "\n< 235\n> MAIL FROM:" in spoken
+    assert "< 550 5.7.1 you are " in spoken
+    assert "> AUTH" not in spoken
     for part in (secret, secret[:8], b64encode(secret.encode()).decode(), b64encode(b"\0alice\0").decode()[:8]):
-        assert part not in record
+        assert part not in spoken
 
 
 def test_a_long_conversation_keeps_its_beginning_and_its_end() -> None:
@@ -130,12 +130,12 @@ def test_a_long_conversation_keeps_its_beginning_and_its_end() -> None:
     conversation.said(b"EHLO us.example\r\n")
     for number in range(10_000):
         conversation.noted(f"line {number} \x1b[31m\0\ud800" + "x" * number)
-    record = str(made)
-    assert len(record) <= 9000
-    assert record.startswith("> EHLO us.example\n* line 0 ")
-    assert "lines left out" in record
-    assert "\n* line 9999 " in record
-    assert not set(record) & {"\x1b", "\0", "\ud800"}
+    spoken = str(made)
+    assert len(spoken) <= 9000
+    assert spoken.startswith("> EHLO us.example\n* line 0 ")
+    assert "lines left out" in spoken
+    assert "\n* line 9999 " in spoken
+    assert not set(spoken) & {"\x1b", "\0", "\ud800"}
     assert conversation.begin(kept=False) is None
     conversation.noted("nobody keeps this")
     assert "nobody" not in str(made)
@@ -143,21 +143,21 @@ def test_a_long_conversation_keeps_its_beginning_and_its_end() -> None:
 
 async def test_a_trace_shows_the_conversation_of_each_failed_try(factory: Factory, pillarbox: Pillarbox) -> None:
     ids = factory.rows(4)
-    record = "* to mx.example:25\n< 220 ready\n> EHLO us.example\n< 421 4.3.2 Later"
+    spoken = "* to mx.example:25\n< 220 ready\n> EHLO us.example\n< 421 4.3.2 Later"
     async with running_recorder(factory.uri) as recorder:
         taken = sorted(await claim(factory.uri), key=lambda c: c.id)
         outcomes = [(DELIVERED, "success"), (FAILED, "failed"), (DEFERRED, None), (DEFERRED, "expired")]
         for c, (outcome, result) in zip(taken, outcomes, strict=True):
-            kept = None if outcome is DELIVERED else record
+            kept = None if outcome is DELIVERED else spoken
             made = finished(c, outcome, result or "failed")._replace(spoken=Spoken(conversation=kept))
             recorder.add([made if result else made._replace(result=None, next_retry=c.now())])
         await recorder.drained()
     assert [row.conversation for row in sorted(factory.attempts(), key=lambda row: row.queue__id)] == [
         None,
-        *[record] * 3,
+        *[spoken] * 3,
     ]
     lines = await asyncio.to_thread(pillarbox.lines, "trace", str(ids[0]))
-    with_it = [(line["id"], line["event"]) for line in lines if line["conversation"] == record]
+    with_it = [(line["id"], line["event"]) for line in lines if line["conversation"] == spoken]
     assert with_it == [(ids[1], "failed"), (ids[2], "deferred"), (ids[3], "deferred")]
     shown = (await asyncio.to_thread(pillarbox.run, "trace", str(ids[0]))).splitlines()
     assert [line.split(maxsplit=3)[2:] for line in shown].count(["said", "> EHLO us.example"]) == 3

@@ -141,12 +141,12 @@ def test_a_setting_kept_for_the_session_is_refused_in_the_next_transaction_of_th
 
 def test_unknown_and_disabled_principals_are_refused(session: psycopg.Connection[Any], factory: Factory) -> None:
     principal(factory, "gone", "sender", disabled=True)
-    for name, answer in (
+    for name, refusal in (
         ("nobody", 'there is no principal "nobody"'),
         ("gone", 'principal "gone" is disabled'),
         ("", 'there is no principal ""'),
     ):
-        with session.transaction(force_rollback=True), pytest.raises(REFUSED, match=answer):
+        with session.transaction(force_rollback=True), pytest.raises(REFUSED, match=refusal):
             session.execute(ACT_AS, (name,))
 
 

@@ -47,9 +47,9 @@ def values(uri: str, folder: Path) -> dict[str, Any]:
 @asynccontextmanager
 async def supervised(uri: str, folder: Path, *, stuck: float = 60.0) -> AsyncIterator[int]:
     """The port of two children that are kept up as long as the block."""
-    answer = values(uri, folder)
-    doors = sockets.bind(smtpd_from(answer))
-    supervisor = Supervisor(answer, uri, doors, RateServer(), stuck=stuck)
+    config = values(uri, folder)
+    doors = sockets.bind(smtpd_from(config))
+    supervisor = Supervisor(config, uri, doors, RateServer(), stuck=stuck)
     await supervisor.open()
     keeping = [asyncio.create_task(part) for part in supervisor.parts().values()]
     try:
@@ -101,10 +101,10 @@ async def test_a_crash_loop_ends_the_daemon_with_an_error(database: str, tmp_pat
 
 
 async def test_a_child_that_cannot_start_fails_the_start(database: str, tmp_path: Path) -> None:
-    answer = values(database, tmp_path)
-    doors = sockets.bind(smtpd_from(answer))
-    answer["servers"][0]["tls"] = {"certificate": "absent.pem", "privatekey": "absent.key"}
-    supervisor = Supervisor(answer, database, doors, RateServer())
+    config = values(database, tmp_path)
+    doors = sockets.bind(smtpd_from(config))
+    config["servers"][0]["tls"] = {"certificate": "absent.pem", "privatekey": "absent.key"}
+    supervisor = Supervisor(config, database, doors, RateServer())
     with pytest.raises(PillarboxError, match=r"smtpd-\d ended with status 78 before it was ready") as failed:
         await supervisor.open()
     assert failed.value.exit_status == 78
@@ -123,9 +123,9 @@ async def test_a_child_killed_while_starting_is_named_with_the_signal(
 ) -> None:
     # Not ready before it is killed: it hangs at the first thing it does.
     monkeypatch.setenv("PYTHONPATH", str(hanging(tmp_path)))
-    answer = values(database, tmp_path)
-    doors = sockets.bind(smtpd_from(answer))
-    supervisor = Supervisor(answer, database, doors, RateServer())
+    config = values(database, tmp_path)
+    doors = sockets.bind(smtpd_from(config))
+    supervisor = Supervisor(config, database, doors, RateServer())
     opening = asyncio.create_task(supervisor.open())
     await heard.wait("child.started")
     for started in heard.all("child.started"):

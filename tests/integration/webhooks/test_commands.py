@@ -106,9 +106,9 @@ def test_changes_have_a_preview_an_audit_row_and_an_undo(
     later = changed("disable")
     assert undo(added) | {"audit": 0} == {"audit": 0, "wanted": 1, "done": 0, "skipped": 1, "left": ["app"]}
     undo(later)
-    record = factory.sql("SELECT verb, reason, done FROM pillarbox.audit ORDER BY id")
-    assert tuple(record[0]) == ("webhooks add", "the shop asks", 1)
-    assert tuple(record[1]) == ("webhooks disable", "it is slow", 1)
+    rows = factory.sql("SELECT verb, reason, done FROM pillarbox.audit ORDER BY id")
+    assert tuple(rows[0]) == ("webhooks add", "the shop asks", 1)
+    assert tuple(rows[1]) == ("webhooks disable", "it is slow", 1)
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ async def test_a_promotion_skips_and_invents_no_event(hooks: Callable[[], Awaita
             if lags:
                 await pair.part()
             factory.rows(2, status="HOLD")
-            if lags:  # what is told is lost with the primary, and its numbers are given again
+            if lags:  # what is events is lost with the primary, and its numbers are given again
                 await bring(pair.both, target)
                 assert len(taker.taken) == 5
             was = {row.id: str(row.message) for row in _messages(factory)}
@@ -78,9 +78,9 @@ async def test_a_promotion_skips_and_invents_no_event(hooks: Callable[[], Awaita
             await bring(pair.both, target)
             now = {row.id: str(row.message) for row in _messages(factory)}
         since = {(event["data"]["id"], event["data"]["message"]) for event in taker.taken[before:]}
-        told = {(event["data"]["id"], event["data"]["message"], event["id"]) for event in taker.taken}
-        assert {each[:2] for each in told} == {*was.items(), *now.items()}
-        assert len({each[2] for each in told}) == len(told)  # one id for each, however often it came
+        events = {(event["data"]["id"], event["data"]["message"], event["id"]) for event in taker.taken}
+        assert {each[:2] for each in events} == {*was.items(), *now.items()}
+        assert len({each[2] for each in events}) == len(events)  # one id for each, however often it came
         # Nothing that the standby has and the endpoint had is sent once more, and nothing else is left out.
         assert since == set(list(now.items())[3:])
 

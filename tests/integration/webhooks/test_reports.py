@@ -71,11 +71,11 @@ async def test_a_report_about_delivered_mail_is_an_event_of_its_recipient(
         [read], _ = await screen.look([claimed], report.format(message=message).encode())
     await recorded(database, [read])
     await hook.settled()
-    answer = [event for event in taker.taken if event["data"]["recipient"] == "r1@example.com"]
-    assert [event["type"] for event in answer] == ["delivered", kind]
-    assert (answer[1]["data"]["id"], answer[1]["data"]["message"]) == (row, str(message))
+    events = [event for event in taker.taken if event["data"]["recipient"] == "r1@example.com"]
+    assert [event["type"] for event in events] == ["delivered", kind]
+    assert (events[1]["data"]["id"], events[1]["data"]["message"]) == (row, str(message))
     if kind == "bounced":
-        assert answer[1]["data"]["reason"].startswith("5.1.1")
+        assert events[1]["data"]["reason"].startswith("5.1.1")
 
 
 async def test_a_suppressed_recipient_is_an_event(

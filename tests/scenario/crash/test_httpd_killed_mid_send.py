@@ -70,10 +70,10 @@ async def test_a_client_that_sends_again_under_its_key_has_each_message_accepted
         await asyncio.gather(keeping, return_exceptions=True)
         assert whole.status_code == 202, whole.text
         assert deaths
-        record = {*ids.values(), *(each["id"] for each in whole.json()["data"])}
+        answered = {*ids.values(), *(each["id"] for each in whole.json()["data"])}
         queued = await system.rows("SELECT messages__id::text, recipientlocalpart FROM queue")
-        assert len(record) == len(queued) == MESSAGES + 20
-        assert {id_ for id_, _ in queued} == record
+        assert len(answered) == len(queued) == MESSAGES + 20
+        assert {id_ for id_, _ in queued} == answered
         assert len({recipient for _, recipient in queued}) == MESSAGES + 20
 
 

@@ -52,12 +52,12 @@ async def test_the_next_worker_brings_the_rest(
     await books.until_arrived(MESSAGES)
     await system.until_finished()
 
-    def answer() -> set[tuple[int, str]]:
+    def events() -> set[tuple[int, str]]:
         return {(event["data"]["id"], event["type"]) for event in taker.taken}
 
-    await eventually(lambda: len(answer()) >= 2 * MESSAGES, "every event came")
+    await eventually(lambda: len(events()) >= 2 * MESSAGES, "every event came")
     finished = {row[0] for row in await system.rows("SELECT id FROM archive")}
-    assert answer() == {(row, kind) for row in finished for kind in ("accepted", "delivered")}
+    assert events() == {(row, kind) for row in finished for kind in ("accepted", "delivered")}
     assert len({event["id"] for event in taker.taken}) == 2 * MESSAGES  # one id for each, however often it came
     for row in finished:
         kinds = [event["type"] for event in taker.taken if event["data"]["id"] == row]

@@ -59,8 +59,8 @@ def test_other_lines_prove_nothing(line: str) -> None:
 
 def test_webhooks_name_the_recipient_by_number_and_message_whether_single_or_in_a_batch() -> None:
     batch = {"id": "b", "type": "batch", "data": [EVENT, {**EVENT, "type": "deferred"}]}
-    for answer in (EVENT, batch):
-        proofs = read([json.dumps(answer)])
+    for line in (EVENT, batch):
+        proofs = read([json.dumps(line)])
         assert (proofs.exactly, proofs.delivered) == ({(4711, MESSAGE)}, {})
 
 
