@@ -22,6 +22,7 @@ from smtpd.policy.content_check import ACTIONS, read_answer
 from smtpd.policy.engine import Facts
 from smtpd.policy.headers import HeaderFields, field_lines
 from smtpd.policy.texts import Text
+from tests.fixtures.processor import least_seconds
 
 LINE = re.compile(rb"[\x21-\x39\x3b-\x7e]+: [\x20-\x7e]*\r\n")
 NONE = [*map(chr, range(ord("a"), ord("u")))]  # of two of these no charset has its name
@@ -60,19 +61,17 @@ def test_an_encoded_field_is_found_by_its_decoded_text(text: str) -> None:
 
 @pytest.mark.parametrize("part", [b"=?a?q?", b"=?", b"a ", b":", b"\r\n ", b"X: =?utf-8?q?a?=\r\n", b"?= =?"])
 def test_a_header_is_parsed_in_linear_time(part: bytes) -> None:
-    fields = HeaderFields(b"Subject: " + part * (1_048_000 // len(part)) + b"\r\n\r\n")
-    started = time.process_time()
-    fields.values("Subject")
-    assert time.process_time() - started < 0.5  # quadratic: many seconds
+    content = b"Subject: " + part * (1_048_000 // len(part)) + b"\r\n\r\n"
+    assert least_seconds(lambda: HeaderFields(content).values("Subject")) < 0.5  # quadratic: many seconds
 
 
 def test_charsets_that_do_not_exist_are_not_looked_for() -> None:
     """Python looks for a module of each such name, a twelfth of a millisecond, and remembers the name for ever."""
     words = (f"=?{first}{second}-{third}?q?a?=" for first in NONE for second in NONE for third in range(90))
     fields = HeaderFields(f"Subject: {' '.join(words)}\r\n\r\n".encode())
-    before, started = codecs_known(), time.process_time()
+    before, started = codecs_known(), time.thread_time()
     fields.values("Subject")
-    assert (codecs_known(), time.process_time() - started < 0.5) == (before, True)
+    assert (codecs_known(), time.thread_time() - started < 0.5) == (before, True)
 
 
 def codecs_known() -> int:
@@ -154,6 +153,4 @@ def test_a_glob_without_wildcards_matches_only_itself(text: str) -> None:
 @pytest.mark.parametrize("pattern", ["/(a+)+$/", "/(a|aa)+$/", "/^(.*a){20}$/", "*a*a*a*a*a*a*a*a*a*b"])
 def test_patterns_with_catastrophic_backtracking_match_in_bounded_time(pattern: str) -> None:
     matches = matcher(pattern)
-    started = time.process_time()
-    matches("a" * 50_000 + "!")
-    assert time.process_time() - started < 1.0  # exponential elsewhere: 60 characters take years
+    assert least_seconds(lambda: matches("a" * 50_000 + "!")) < 1.0  # exponential elsewhere: 60 characters take years
