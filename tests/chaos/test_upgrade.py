@@ -1,6 +1,6 @@
 """test_upgrade — a rolling upgrade while mail flows: nothing is lost and nothing arrives twice
 
-Owns: the cell of the rolling upgrade as a test.
+Owns: the cell of the rolling upgrade, and of the way back, as a test.
 See: tests/chaos/upgrade.py; docs/how-to/upgrade.md.
 """
 

@@ -1,4 +1,4 @@
-"""upgrade — a rolling upgrade while mail flows: old and new code run side by side on one schema
+"""upgrade — a rolling upgrade while mail flows, and back: old and new code run side by side on one schema
 
 Owns: `to_newer`, from this tree to one with migrations to come.
 Guarantees: daemons are stopped as an operator stops them, one after the other, so nothing may arrive twice.
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from tests.fixtures.daemons.system import Daemon
 
 _ENOUGH = 100  # recipients between two steps
-#: An old worker's result came after a new worker's: both served at the same time.
-_SIDE_BY_SIDE = """SELECT (SELECT max(finished) FROM archive WHERE code = 'old')
-                        > (SELECT min(finished) FROM archive WHERE code = 'new')"""
+#: An attempt of the worker that leaves came after one of the worker that comes: both served at the same time.
+_SIDE_BY_SIDE = """SELECT (SELECT max(ts) FROM attempts WHERE worker LIKE %s)
+                        > (SELECT min(ts) FROM attempts WHERE worker LIKE %s)"""
 
 
 async def to_newer(uri: str, folder: Path) -> Figures:
     """`uri`: a database made by this tree, which is the old code.
 
-    It keeps running while the newer code migrates tables in use, restarts on the newer schema, and serves
-    beside the newer code; after the last step it no longer starts.
+    It keeps running while the newer code migrates tables in use, restarts on the newer schema, serves beside the newer
+    code, and can take over again (a rollback); after the last step it no longer starts.
     """
     future = newer(folder / "newer")
     async with flowing(System(uri, folder)) as flow:
@@ -50,7 +50,10 @@ async def to_newer(uri: str, folder: Path) -> Figures:
             await daemon.start()
         await flow.more_arrived(_ENOUGH)
         assert await asyncio.to_thread(migrate_as, ROOT, uri) == []
-        await replace(flow, doors, old, future)
+        new = await replace(flow, doors, old, future, "old", "new")
+        assert await flow.system.rows("SELECT DISTINCT code FROM archive ORDER BY code") == [("new",), ("old",)]
+        back = await replace(flow, doors, new, ROOT, "new", "back")
+        await replace(flow, doors, back, future, "back", "again")
         [removed] = await asyncio.to_thread(migrate_as, future, uri)
         assert removed.endswith("_post_tomorrow")
         await flow.more_arrived(_ENOUGH)
@@ -66,12 +69,14 @@ async def start(flow: Flow, code: Path, name: str) -> tuple[list[Daemon], list[D
     return [smtpd], [smtpd, worker]
 
 
-async def replace(flow: Flow, doors: list[Daemon], old: list[Daemon], code: Path) -> None:
-    """Start daemons of this code beside the old ones, send mail through both, and stop the old ones."""
-    more, new = await start(flow, code, "new")
+async def replace(
+    flow: Flow, doors: list[Daemon], old: list[Daemon], code: Path, leaving: str, coming: str
+) -> list[Daemon]:
+    """Start daemons of this code beside the old ones, send mail through both, and stop the old ones; the new ones."""
+    more, new = await start(flow, code, coming)
     doors += more
     await flow.more_arrived(_ENOUGH)
-    await flow.system.until(_SIDE_BY_SIDE)
+    await flow.system.until(_SIDE_BY_SIDE, f"worker-{leaving}@%", f"worker-{coming}@%")
     smtpd, worker = old
     doors.remove(smtpd)
     assert await smtpd.stop() == 0
@@ -79,6 +84,7 @@ async def replace(flow: Flow, doors: list[Daemon], old: list[Daemon], code: Path
     assert await worker.stop() == 0
     await flow.more_arrived(_ENOUGH)
     assert all(daemon.log for daemon in new)
+    return new
 
 
 async def refused(flow: Flow, code: Path, why: str) -> None:
