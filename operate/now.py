@@ -80,6 +80,7 @@ class Now:
     suspends: int
     workers: list[database.Row]
     smtpd: list[database.Row]
+    minutes: list[database.Row]
 
 
 async def now(connection: database.Connection) -> Now:
@@ -103,6 +104,7 @@ async def now(connection: database.Connection) -> Now:
         len(suspends),
         await database.fetch(connection, "register_seen"),
         await database.fetch(connection, "status_smtpd"),
+        await database.fetch(connection, "now_minutes"),
     )
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
+from httpd.console import minutes
 from httpd.console.pages import HEADERS
 from httpd.console.visitor import may
 from operate.doctor.checks import Severity
@@ -76,7 +77,12 @@ class NowPage:
             findings = reading.examined.findings
             trouble = None if findings is None else [each for each in findings if each.verdict >= Severity.WARN]
             html = self._site.fragment(
-                "figures", reading=reading, now=reading.figures, findings=trouble, version=_version()
+                "figures",
+                reading=reading,
+                now=reading.figures,
+                findings=trouble,
+                version=_version(),
+                hour=reading.figures and minutes.chart(reading.figures.minutes, reading.figures.at),
             )
             self._shown = reading.number, html
         return self._shown[1]

@@ -11,6 +11,17 @@ SELECT recipientdomain::text AS domain, count(*) AS recipients, count(*) FILTER 
  ORDER BY 2 DESC, 1
  LIMIT %(limit)s::bigint
 
+-- name: now_minutes
+-- Attempts of the last hour by the minute, as far as `pillarbox analytics stream` has counted them.
+SELECT minute, coalesce(sum(attempts) FILTER (WHERE outcome = 'delivered'), 0)::bigint AS delivered,
+       coalesce(sum(attempts) FILTER (WHERE outcome = 'deferred'), 0)::bigint AS deferred,
+       coalesce(sum(attempts) FILTER (WHERE outcome = 'failed'), 0)::bigint AS failed,
+       coalesce(sum(attempts) FILTER (WHERE outcome = 'lease_expired'), 0)::bigint AS lease_expired
+  FROM pillarbox.report_minutes
+ WHERE minute > now() - interval '1 hour'
+ GROUP BY minute
+ ORDER BY minute
+
 -- name: now_server
 -- The version of PostgreSQL.
 SELECT current_setting('server_version') AS version

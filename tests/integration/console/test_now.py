@@ -62,6 +62,23 @@ async def test_the_page_shows_states_destinations_and_partitions_without_a_worke
         assert re.search(rf'{state}</a><td class="number">{count}<td>', page), state
 
 
+async def test_the_minutes_that_a_stream_counted_are_a_chart(api: Api, factory: Factory) -> None:
+    client = await signed_in(api, "vera", "viewer")
+    assert "The last hour" not in (await client.get("/console/now")).text
+    factory.sql(
+        """INSERT INTO pillarbox.report_minutes (minute, outcome, attempts, seconds)
+           SELECT date_trunc('minute', now()) - ago * interval '1 minute', outcome, attempts, 1
+             FROM (VALUES (2, 'delivered', 30), (2, 'failed', 10), (9, 'deferred', 5), (90, 'delivered', 7000))
+                  AS m (ago, outcome, attempts)"""
+    )
+    async with asyncio.timeout(PATIENCE), client.stream("GET", "/console/now/events") as answer:
+        async for page in figures(answer):
+            if "The last hour" in page:
+                break
+    assert 'aria-label="30 delivered, 5 deferred, 10 failed, at most 40 in a minute"' in page
+    assert len(re.findall(r'<rect class="(?:delivered|deferred|failed)" x="\d+" y="[\d.]+" width="4"', page)) == 3
+
+
 async def test_all_viewers_get_the_same_reading_and_see_mail_that_comes(api: Api, factory: Factory) -> None:
     client = await signed_in(api, "vera", "viewer")
     async with asyncio.timeout(PATIENCE), AsyncExitStack() as stack:
