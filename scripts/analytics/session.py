@@ -44,6 +44,15 @@ _ALWAYS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.python.filterPushdown.enabled": "true",
 }
+#: Settings for small tables: compiling or adapting a plan costs more than running it.
+SMALL: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+#: Java's second compiler pays off after a minute of work.
+_BRIEF: Final = "-XX:TieredStopAtLevel=1"
 
 
 def java_home() -> Path:
@@ -59,14 +68,18 @@ def java_home() -> Path:
     raise PillarboxError("; ".join([*old, java_runtime.HOW_TO_GET]))
 
 
-def settings(master: str, memory: str | None, cores: int, free: int) -> dict[str, str]:
-    """Spark's settings on a machine with `cores` and `free` octets of memory."""
+def settings(master: str, memory: str | None, cores: int, free: int, *, small: bool = False) -> dict[str, str]:
+    """Spark's settings on a machine with `cores` and `free` octets of memory.
+
+    small: a local Spark reads so little that starting it and planning take longest.
+    """
     if memory is not None and not _MEMORY.fullmatch(memory):
         raise PillarboxError(f'--memory: "{memory}" is not a size; allowed: 512m, 2g')
     if master.startswith(CONNECT):
         return dict(_ALWAYS)
     chosen = _ALWAYS | {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
     if master.startswith("local"):
+        collector = "-XX:+UseSerialGC" if cores <= _FEW else "-XX:+UseParallelGC"
         chosen |= {
             "spark.sql.shuffle.partitions": str(cores),
             "spark.driver.memory": memory or f"{max(_SMALLEST, min(_LARGEST, free // 4)) >> 20}m",
@@ -75,16 +88,18 @@ def settings(master: str, memory: str | None, cores: int, free: int) -> dict[str
             "spark.ui.enabled": "false",
             # Arrow keeps freed memory: if returned, it would be allocated and cleared again for the next rows.
             "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",
-            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC" if cores <= _FEW else "-XX:+UseParallelGC",
+            "spark.driver.extraJavaOptions": f"{collector} {_BRIEF}" if small else collector,
         }
+        if small:
+            chosen |= SMALL
     elif memory:
         chosen["spark.driver.memory"] = memory
     return chosen
 
 
 @contextmanager
-def started(master: str = MASTER, memory: str | None = None) -> Iterator[SparkSession]:
-    """A Spark session for the block; it and its Java process end with it."""
+def started(master: str = MASTER, memory: str | None = None, *, small: bool = False) -> Iterator[SparkSession]:
+    """A Spark session for the block; it and its Java process end with it. small: as in `settings`."""
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - loaded only for Spark
     from pyspark import SparkContext  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
@@ -94,7 +109,7 @@ def started(master: str = MASTER, memory: str | None = None) -> Iterator[SparkSe
     for name in _TALKATIVE:
         PySparkLogger.getLogger(name).disabled = True
     priority.lower()
-    chosen = settings(master, memory, os.cpu_count() or 1, _free())
+    chosen = settings(master, memory, os.cpu_count() or 1, _free(), small=small)
     builder = SparkSession.builder.appName("pillarbox analytics").config(map=dict(chosen))
     if master.startswith(CONNECT):
         builder = builder.remote(master)

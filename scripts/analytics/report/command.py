@@ -39,6 +39,9 @@ _DAYS: Final = 30
 _TOP: Final = 100
 _ONE: Final = timedelta(days=1)
 _SIZED: Final = ("attempts", "archive")
+_MANY: Final = (
+    32 << 20
+)  # octets of history below which compiling takes longer than it saves; about 700,000 rows of a lake
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,8 @@ def run(options: argparse.Namespace) -> int:
     asked = Period(since, last + _ONE, options.lake, conninfo, options.top)
     layout = _layout(options)
     progress = terminal.Progress("report", len(SECTIONS), "sections")
-    with session.started(options.master, options.memory) as spark:
+    small = sum(octets for _, day, octets in _octets(asked) if day >= since) < _MANY
+    with session.started(options.master, options.memory, small=small) as spark:
         report = make(spark, asked, layout, options.leaves, progress)
     if options.html is not None:
         _put(options.html, page(report))
@@ -169,6 +173,11 @@ def _history(spark: SparkSession, asked: Period) -> Iterator[tuple[DataFrame, Da
 
 def _sizes(spark: SparkSession, asked: Period) -> DataFrame:
     """Days of attempts and archive, and the octets of each where history is read from."""
+    return spark.createDataFrame(_octets(asked), "history string, day date, octets long")
+
+
+def _octets(asked: Period) -> list[tuple[str, date, int]]:
+    """The same, as rows: history, day, octets."""
     from scripts.analytics.lake import catalog, files  # noqa: PLC0415 - they load Arrow
     from scripts.analytics.source import copying  # noqa: PLC0415
 
@@ -177,9 +186,12 @@ def _sizes(spark: SparkSession, asked: Period) -> DataFrame:
         found = [(name, day, octets) for name in _SIZED for day, octets in files.sizes(lake.needed(name)).items()]
     else:
         with copying.session(asked.conninfo) as session:
-            found = [tuple(row) for name in _SIZED for row in copying.rows(session, "analytics_sizes", table=name)]
-    found = [each for each in found if each[1] < asked.until]
-    return spark.createDataFrame(found, "history string, day date, octets long")
+            found = [
+                (row[0], row[1], row[2])
+                for name in _SIZED
+                for row in copying.rows(session, "analytics_sizes", table=name)
+            ]
+    return [each for each in found if each[1] < asked.until]
 
 
 def _untold(_: int) -> None:

@@ -29,6 +29,7 @@ from scripts.analytics.analyses.volume import forecast, usual
 from scripts.analytics.analyses.waiting import waiting
 from scripts.analytics.analyses.weights import weights
 from scripts.analytics.analyses.wordings import wordings
+from scripts.analytics.session import SMALL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -40,13 +41,6 @@ type Rows = list[dict[str, Any]]
 
 #: Sections that are never cut, because a chart with gaps would mislead.
 WHOLE: Final = frozenset({"volume", "forecast", "steps", "weights", "alarms", "capacity", "soundness"})
-#: Settings for small tables: compiling or adapting a plan costs more than running it.
-_SMALL: Final = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.shuffle.partitions": "1",
-}
 #: Concurrent queries: Spark plans one while it computes another.
 _AT_ONCE: Final = 3
 
@@ -102,7 +96,7 @@ def compute(
         on_section(key)
         return key, [row.asDict() for row in rows]
 
-    with _set(spark, _SMALL), prepared(given) as frames, ThreadPoolExecutor(_AT_ONCE) as asking:
+    with _set(spark, SMALL), prepared(given) as frames, ThreadPoolExecutor(_AT_ONCE) as asking:
         return dict(asking.map(collect, frames.items()))
 
 
