@@ -21,7 +21,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 from urllib.parse import quote
 
 from shared.errors import DatabaseUnavailable
@@ -29,6 +29,7 @@ from shared.postgres.embedded.settings import PORT
 
 ROLE = "pillarbox"
 DATABASE = "pillarbox"
+_ENDED: Final = frozenset({"", "Z", "X"})  # gone, a zombie, dead
 POLL = 0.02  # seconds between two looks at a server that starts or stops
 REPORT = 10.0  # seconds between two progress lines while we wait
 
@@ -119,6 +120,10 @@ class ServerFiles:
             return True
         return True
 
+    def may_be_server(self, pid: int) -> bool:
+        """The same, or `pid` is within execve, where a process has no command line: on a busy machine for a while."""
+        return self.is_server(pid) or (not _command_line(pid) and _state(pid) not in _ENDED)
+
     def stop(self, mode: StopMode) -> bool:
         """End the server and wait until it is gone, however long that takes; False when none ran.
 
@@ -190,6 +195,15 @@ def _parent(pid: int) -> int:
     except (FileNotFoundError, ProcessLookupError):
         return 0
     return int(text.rpartition(")")[2].split()[1])  # proc(5): a name in parentheses, the state, the parent
+
+
+def _state(pid: int) -> str:
+    """The letter of its state, as proc(5) has them; "" if it is gone."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return text.rpartition(")")[2].split()[0]
 
 
 def _command_line(pid: int) -> bytes:

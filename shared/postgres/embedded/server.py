@@ -192,15 +192,12 @@ class EmbeddedServer:
     def _await_ready(self, pid: int) -> EmbeddedStatus | None:
         """Wait while `pid` lives; None when it ended instead of getting ready."""
         began = reported = time.monotonic()
-        missing = 0
         while True:
             status = self.place.status()
             if status is not None and status.pid == pid and status.ready:
                 return status
-            if not self.place.is_server(pid):
-                missing += 1
-                if missing > 1:  # once: for a moment within execve a process has no command line
-                    return None
+            if not self.place.may_be_server(pid):
+                return None
             time.sleep(POLL)
             if (now := time.monotonic()) - reported >= REPORT:
                 reported = now

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -22,7 +23,7 @@ import pytest
 from scripts import cli
 from scripts.commands import database as database_command
 from shared.errors import DatabaseUnavailable
-from shared.postgres.embedded import embedded
+from shared.postgres.embedded import embedded, postmaster
 from shared.postgres.embedded.postmaster import ServerFiles
 from shared.postgres.embedded.server import EmbeddedServer
 from tests.fixtures.database.postgres import temporary_var
@@ -69,6 +70,21 @@ def test_the_first_start_creates_a_server_with_our_database(running: tuple[Path,
     assert found is not None
     assert (found.uri, found.ready, found.version) == (uri, True, embedded.VERSION)
     assert found.data == var.resolve() / "postgres"
+
+
+def test_a_server_that_is_long_within_execve_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There a process has no command line; on a busy machine it may stay so for longer than between two looks."""
+    look = postmaster._command_line
+    seen: dict[int, float] = {}
+
+    def late(pid: int) -> bytes:
+        first = seen.setdefault(pid, monotonic())
+        return b"" if monotonic() - first < 1 else look(pid)
+
+    with temporary_var() as var:
+        monkeypatch.setattr(postmaster, "_command_line", late)
+        uri = embedded.ensure_running(var)
+        assert show(uri, "fsync") == "on"
 
 
 def test_only_the_owner_can_reach_data_and_socket(running: tuple[Path, str]) -> None:
