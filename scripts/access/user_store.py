@@ -120,7 +120,7 @@ class FileStore:
 class TableStore:
     """The view pillarbox.users.
 
-    conninfo: of a role that may change the view. by: who asks, and why, for the audit row.
+    conninfo: names a role that may change the view. by: the operator and the reason, for the audit row.
     """
 
     noun = "user"

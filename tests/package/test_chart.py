@@ -9,6 +9,7 @@ Bugs: nothing runs in a cluster. ServiceMonitor is not of Kubernetes, so no sche
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -190,8 +191,7 @@ def test_each_daemon_that_has_a_file_has_pods_and_each_worker_its_own(objects: l
     for name in files:
         daemon = name.removesuffix(".yaml")
         assert any(f"-m {daemon} --config /etc/pillarbox/{name}" in command for command in commands)
-    ids = [line.partition(": ")[2].strip('"') for line in files["queued.yaml"].splitlines() if "where:" not in line
-           and line.startswith("  - id: ") and line.endswith('"')]  # fmt: skip
+    ids = re.findall(r'^  - id: "(.+)"$', files["queued.yaml"], re.MULTILINE)
     asked = [command.rpartition("--worker ")[2] for command in commands if "--worker" in command]
     assert asked == ids
     assert len(ids) == 2
@@ -213,7 +213,7 @@ def test_probes_ask_where_metrics_are(objects: list[Object], tmp_path: Path) -> 
     assert {port for name, port in ports.items() if name in {"smtpd", "httpd", "collect"}} == {9464}
 
 
-def test_pods_have_no_rights_and_a_root_that_nobody_writes(objects: list[Object]) -> None:
+def test_pods_have_no_rights_and_cannot_write_their_root_folder(objects: list[Object]) -> None:
     for each in workloads(objects):
         pod = each["spec"]["template"]["spec"]
         assert (pod["securityContext"]["runAsNonRoot"], pod["automountServiceAccountToken"]) == (True, False)

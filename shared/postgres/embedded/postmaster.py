@@ -190,20 +190,21 @@ class ServerFiles:
 
 def _parent(pid: int) -> int:
     """The process id of its parent; 0 if it is gone."""
-    try:
-        text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return 0
-    return int(text.rpartition(")")[2].split()[1])  # proc(5): a name in parentheses, the state, the parent
+    return int(_state_and_parent(pid)[1])
 
 
 def _state(pid: int) -> str:
     """The letter of its state, as proc(5) has them; "" if it is gone."""
+    return _state_and_parent(pid)[0]
+
+
+def _state_and_parent(pid: int) -> tuple[str, str]:
     try:
         text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
-        return ""
-    return text.rpartition(")")[2].split()[0]
+        return "", "0"
+    state, parent, *_ = text.rpartition(")")[2].split()  # proc(5): a name in parentheses, the state, the parent
+    return state, parent
 
 
 def _command_line(pid: int) -> bytes:

@@ -41,13 +41,14 @@ environment:
 metrics: {listen: "0.0.0.0:9464"}
 {{- end }}
 
+{{/* The variables of a container. secret, key: where the database's URI is; root: the chart's own scope. */}}
 {{- define "pillarbox.variables" -}}
 - name: PILLARBOX_DATABASE_URI
   valueFrom:
     secretKeyRef:
-      name: {{ .Values.database.secret }}
-      key: {{ .Values.database.key }}
-{{- range .Values.secrets }}
+      name: {{ .secret }}
+      key: {{ .key }}
+{{- range .root.Values.secrets }}
 - name: {{ .variable }}
   valueFrom:
     secretKeyRef:
@@ -112,7 +113,7 @@ spec:
         - {{ . | quote }}
         {{- end }}
       env:
-        {{- include "pillarbox.variables" $root | nindent 8 }}
+        {{- include "pillarbox.variables" (merge (dict "root" $root) (pick $root.Values.database "secret" "key")) | nindent 8 }}
       ports:
         - name: metrics
           containerPort: {{ .metrics }}
