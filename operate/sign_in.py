@@ -24,7 +24,7 @@ from operate.shapes.settings import SignInLink
 from shared.config.condition.read import read
 from shared.how_many import how_many
 from shared.masking import show
-from shared.postgres import database
+from shared.postgres import database, timeline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,12 +42,17 @@ _FIRST: Final[dict[str, Any]] = {"kind": "person", "roles": ["admin"], "disabled
 
 
 class Session(NamedTuple):
-    """A session that is valid, and its person. seal: the key of what is signed for this session alone."""
+    """A session that is valid, and its person.
+
+    seal: the key of what is signed for this session alone. timeline: of the server that found it, by which the ids of a
+    page are known; empty from a server in recovery.
+    """
 
     id: int
     seal: bytes
     principal: str
     roles: frozenset[str]
+    timeline: str = ""
 
 
 class Limit(NamedTuple):
@@ -219,7 +224,8 @@ async def find(
     [row] = rows
     if cookie is not None:
         await database.fetch(connection, "web_session_seen", number=row.id)
-    return Session(row.id, bytes(row.seal), row.principal, frozenset(row.roles))
+    now = await timeline.current(connection)
+    return Session(row.id, bytes(row.seal), row.principal, frozenset(row.roles), now or "")
 
 
 async def own(connection: database.Connection) -> list[database.Row]:

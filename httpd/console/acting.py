@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from starlette.routing import Route
 
 from httpd.console import decided
-from httpd.console.forms import form_of, query_of
+from httpd.console.forms import check_ids, form_of, query_of
 from httpd.console.numbers import number
 from httpd.problems import Problem
 from httpd.routes.acting import address, span
@@ -93,7 +93,9 @@ class Acting:
     async def preview(self, request: Request) -> Response:
         """What a change would be made to."""
         session = await self._site.signed_in(request, "operate")
-        return await self._preview(session, query_of(request))
+        query = query_of(request)
+        check_ids(query, session)
+        return await self._preview(session, query)
 
     async def act(self, request: Request) -> Response:
         """Change it."""

@@ -2,8 +2,10 @@
 
 Owns: the limits on a form; its token; where a request comes from.
 Guarantees: a form that changes something counts only from our own pages: the browser says that it comes from there,
-    and, in a session, it brings the session's token, which other sites cannot read.
-See: https://html.spec.whatwg.org/#url-encoded-form-data; RFC 6454 section 7 (Origin); https://www.w3.org/TR/fetch-metadata/.
+    and, in a session, it brings the session's token, which other sites cannot read. A page that was loaded before
+    another server took over is refused: its ids may be of other mail by now.
+See: sql/README.md, "Ids and timelines";
+    https://html.spec.whatwg.org/#url-encoded-form-data; RFC 6454 section 7 (Origin); https://www.w3.org/TR/fetch-metadata/.
 """
 
 from __future__ import annotations
@@ -24,7 +26,13 @@ if TYPE_CHECKING:
 _FORM: Final = "application/x-www-form-urlencoded"
 _OCTETS: Final = 65_536
 _FIELDS: Final = 1100  # a page of ids, and a few more
-_STALE: Final = "this form is not from a page of your session; load the page again, and send it once more"
+_STALE: Final = (
+    "this form is not from a page of your session, or another server has taken over since it was loaded; load the page "
+    "again, and send it once more"
+)
+_OTHER_SERVER: Final = (
+    "another server has taken over since this page was loaded, and its ids may be of other mail; load the list again"
+)
 
 
 class Form:
@@ -69,8 +77,14 @@ async def form_of(request: Request, session: Session | None) -> Form:
 
 
 def token(session: Session) -> str:
-    """What the forms of this session bring."""
-    return hmac.digest(session.seal, b"form", hashlib.sha256).hex()
+    """What the forms of this session bring, as long as the same server answers."""
+    return hmac.digest(session.seal, f"form {session.timeline}".encode(), hashlib.sha256).hex()
+
+
+def check_ids(form: Form, session: Session) -> None:
+    """Problem 409 where the ids of a list, which bring the timeline of its server, may be of other mail by now."""
+    if form.one("timeline") not in {"", session.timeline}:
+        raise Problem(HTTPStatus.CONFLICT, _OTHER_SERVER)
 
 
 def _is_ours(request: Request) -> bool:

@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from httpd.console import body, decided
 from httpd.console.clean import clean
-from httpd.console.forms import form_of, query_of
+from httpd.console.forms import check_ids, form_of, query_of
 from httpd.console.numbers import LARGEST, number
 from httpd.console.visitor import may
 from httpd.problems import Problem
@@ -213,7 +213,9 @@ class Quarantine:
     async def preview(self, request: Request) -> Response:
         """What a decision would be made about."""
         session = await self._site.signed_in(request, "review")
-        return await self._preview(session, query_of(request))
+        query = query_of(request)
+        check_ids(query, session)
+        return await self._preview(session, query)
 
     async def decide(self, request: Request) -> Response:
         """Release or delete."""

@@ -216,11 +216,10 @@ async def test_without_the_counting_process_each_process_has_its_share(heard: He
     remote.answered({"id": 1, "wait": 0.0})  # too late: it is ignored
 
 
-async def test_questions_without_an_answer_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_questions_without_an_answer_are_bounded() -> None:
     """A client could fill the memory with them while the counting process stands still, and it had all to catch up."""
-    monkeypatch.setattr("smtpd.rates.client.PATIENCE", 0)
     sent: list[dict[str, Any]] = []
-    counts = RemoteCounts(sent.append, 2, Clock())
+    counts = RemoteCounts(sent.append, 2, Clock(), patience=0)
     limits = [Limit("message/address/192.0.2.1", 10, 60.0)]
     allowed = [await counts.hit(limits, 1) for _ in range(3000)].count(0)
     assert (len(sent), allowed) == (1000, 5)
