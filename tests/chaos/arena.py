@@ -137,13 +137,12 @@ class Arena:
 
     async def _fronts(self, through: dict[str, Any]) -> tuple[Daemon, ...]:
         """The daemons that take mail from the cell's kind of application."""
-        spool = {"timeout": "3s"}
+        spool, processes = {"timeout": "3s"}, self.cell.processes
         if self.cell.face == "http":
-            return (await self.system.httpd(environment=through, smtpd={"spool": spool}),)
+            return (await self.system.httpd(environment=through, processes=processes, smtpd={"spool": spool}),)
         if self.cell.face == "accounts":
             return await collectors(self.system)
         servers = [{"id": "mx", "hostname": "mx.test", "listeners": [{"port": 0}], "limits": _PATIENT}]
-        processes = self.cell.processes
         return (await self.system.smtpd(environment=through, servers=servers, processes=processes, spool=spool),)
 
     async def _application(self, box: str) -> Application:

@@ -97,6 +97,15 @@ CELLS: Final = (
         short=True,
     ),
     _killed("httpd-before-answer", _HTTPD, "COMMIT known, before 202", "receive.before_reply:kill:60", face="http"),
+    _killed(
+        "httpd-child-after-commit",
+        "one of 2 processes of httpd, kill -9",
+        "after COMMIT, no answer sent",
+        "spool.after_commit:kill:30",
+        face="http",
+        processes=2,
+        short=True,
+    ),
     Cell("httpd-postmaster", "PostgreSQL, kill -9, under httpd", _RANDOM, "postmaster", lease=15, face="http"),
     Cell(
         "httpd-throughout",

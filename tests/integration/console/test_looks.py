@@ -11,17 +11,22 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import pytest
 from axe_playwright_python.async_playwright import Axe
 
+from tests.fixtures.daemons.api import Api
 from tests.fixtures.daemons.console import PASSWORD, post, set_password, signed_in
 from tests.fixtures.database.operating import write_config
 from tests.fixtures.database.reviewing import hold
 from tests.fixtures.peers.chromium import browsing
+from tests.fixtures.peers.http_peer import HttpPeer, verdict
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from playwright.async_api import Page
 
-    from tests.fixtures.daemons.api import Api
+    from tests.fixtures.daemons.system import System
     from tests.fixtures.database.factory import Factory
 
 _MAIL: Final = (
@@ -100,11 +105,12 @@ async def filled(api: Api, factory: Factory) -> dict[str, str]:
         },
         "audit": "audit",
         "account": "account",
+        "configuration": "configuration",
     }
 
 
 def finished(factory: Factory) -> None:
-    """Some mail that is finished, and a report."""
+    """Some mail that is finished, a report, the last minutes of a stream, and workers that are alive."""
     factory.sql(
         """INSERT INTO pillarbox.archive (id, messages__id, actionid, finished, result, ts, senderlocalpart,
                   senderdomain, recipientlocalpart, recipientdomain, size, transportid, priority, retry_count,
@@ -122,6 +128,20 @@ def finished(factory: Factory) -> None:
                      FROM generate_series(1, 6) AS n)
              FROM unnest(ARRAY['destinations', 'time_to_deliver']) AS section"""
     )
+    factory.sql(
+        """INSERT INTO pillarbox.report_minutes (minute, outcome, attempts, seconds)
+           SELECT date_trunc('minute', now()) - n * interval '1 min', outcome, 7 * usual + n * n % (3 * usual), 12.5
+             FROM generate_series(1, 58) AS n,
+                  (VALUES ('delivered', 41), ('deferred', 7), ('failed', 2)) AS o(outcome, usual)"""
+    )
+    factory.sql(
+        """INSERT INTO pillarbox.workers (worker, id, host, pid, where_condition, started, seen, beat, lease, poll)
+           SELECT id || '@mx1:4711-1', id, 'mx1', 4711, condition, now() - interval '9 days', now(), '1 h', '5 min',
+                  '30 s'
+             FROM (VALUES ('queued-123', $$metadata->>'_partid' IN ('1','2','3')$$),
+                          ('queued-456', $$metadata->>'_partid' IN ('4','5','6') OR metadata->>'_partid' IS NULL$$))
+               AS w(id, condition)"""
+    )
 
 
 async def serious(page: Page) -> list[str]:
@@ -134,11 +154,40 @@ async def serious(page: Page) -> list[str]:
     ]
 
 
+@pytest.fixture
+async def api(system: System) -> AsyncIterator[Api]:
+    """An httpd whose content check answers."""
+    symbols = {"BAYES_SPAM": {"score": 5.1}, "R_SPF_FAIL": {"score": 1.0}}
+    async with HttpPeer(verdict("reject", 14.2, symbols=symbols)) as peer:
+        rules = {"policy": {"contentcheck": {"url": peer.url}}}
+        async with Api(system, await system.httpd(smtpd=rules)) as running:
+            yield running
+
+
+class Looks:
+    """What is wrong with pages, and their pictures."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """`folder`: for the pictures; None: none are taken."""
+        self._folder = folder
+        self.wrong: dict[str, object] = {}
+
+    async def at(self, page: Page, name: str) -> None:
+        """Look at this page, which the browser shows."""
+        if found := await serious(page):
+            self.wrong[name] = found
+        wide = await page.evaluate("document.scrollingElement.scrollWidth - window.innerWidth")
+        if wide > 0:
+            self.wrong[f"{name} sticks out"] = wide
+        if self._folder is not None:
+            await page.screenshot(path=self._folder / f"{name}.png", full_page=False)
+
+
 async def test_every_page_can_be_used_in_light_dark_and_at_320_pixels(api: Api, factory: Factory) -> None:
     pages = await filled(api, factory)
     await set_password(api, "otto", "admin")
-    folder = Path(os.environ["PILLARBOX_SCREENSHOTS"]) if os.environ.get("PILLARBOX_SCREENSHOTS") else None
-    wrong: dict[str, object] = {}
+    folder = os.environ.get("PILLARBOX_SCREENSHOTS")
+    looks = Looks(Path(folder) if folder else None)
     async with browsing() as first:
         browser = first.context.browser
         assert browser is not None
@@ -146,22 +195,18 @@ async def test_every_page_can_be_used_in_light_dark_and_at_320_pixels(api: Api, 
             context = await browser.new_context(**settings)  # type: ignore[arg-type]
             page = await context.new_page()
             await page.goto(f"{api.url}/console/{pages['sign-in']}")
-            if found := await serious(page):
-                wrong[f"sign-in {name}"] = found
+            await looks.at(page, f"sign-in-{name}")
             await page.get_by_label("Name").fill("otto")
             await page.get_by_label("Password").fill(PASSWORD)
             await page.get_by_role("button", name="Sign in").click()
             await page.wait_for_url("**/console/now")
             for what, path in pages.items():
-                if what == "sign-in":
-                    continue
-                await page.goto(f"{api.url}/console/{path}", wait_until="load")
-                if found := await serious(page):
-                    wrong[f"{what} {name}"] = found
-                wide = await page.evaluate("document.scrollingElement.scrollWidth - window.innerWidth")
-                if wide > 0:
-                    wrong[f"{what} {name} sticks out"] = wide
-                if folder is not None:
-                    await page.screenshot(path=folder / f"{what}-{name}.png", full_page=False)
+                if what != "sign-in":
+                    await page.goto(f"{api.url}/console/{path}", wait_until="load")
+                    await looks.at(page, f"{what}-{name}")
+            await page.goto(f"{api.url}/console/{pages['message']}")
+            await page.get_by_role("button", name="Check again").click()
+            await page.wait_for_url("**/rescan")
+            await looks.at(page, f"rescanned-{name}")
             await context.close()
-    assert wrong == {}
+    assert looks.wrong == {}

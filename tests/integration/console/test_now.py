@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import pytest
 from playwright.async_api import expect
 
 from tests.fixtures.daemons.api import Api
@@ -107,8 +108,12 @@ async def test_a_viewer_does_not_keep_httpd_from_stopping(api: Api) -> None:
     assert not [said for said in api.daemon.said("daemon.waiting") if said["step"] == "requests"]
 
 
-async def test_the_page_in_a_browser_goes_on_after_a_restart_of_httpd(system: System, factory: Factory) -> None:
-    daemon = await system.httpd(listen=f"127.0.0.1:{free_port()}")
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_the_page_in_a_browser_goes_on_after_a_restart_of_httpd(
+    system: System, factory: Factory, processes: int
+) -> None:
+    """With two processes, the stream may come from one, and the page from another."""
+    daemon = await system.httpd(listen=f"127.0.0.1:{free_port()}", processes=processes)
     async with Api(system, daemon) as api, browsing() as page:
         await set_password(api, "vera", "viewer")
         await page.goto(api.url)

@@ -181,7 +181,8 @@ async def test_a_refused_data_command_keeps_the_refusal_of_each_recipient() -> N
 
 async def test_a_452_after_the_dot_is_not_retried_at_once() -> None:
     """452 to RCPT means too many recipients; at the dot it does not."""
-    script = (*GREETING, "MAIL", "RCPT", "RCPT", "DATA", OK, OK, OK, GO, CONTENT, OK, b"452 no room\r\n", HANG)
+    replies = (OK, b"452 no room\r\n", "QUIT", b"221 bye\r\n")
+    script = (*GREETING, "MAIL", "RCPT", "RCPT", "DATA", OK, OK, OK, GO, CONTENT, *replies)
     async with ScriptedPeer(*script) as peer, routing({}, **lmtp(port=peer.port)) as routed:
         results = await routed.send("bob@example.net", "full@example.net")
         assert [result.outcome.kind for result in results] == ["delivered", "deferred"]
