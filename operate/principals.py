@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from operate.errors import NotThere, Refused
 from operate.settings.change import Asked, changing
+from operate.shapes.settings import PrincipalChanged, SettingsPreview
 from shared.config.smtpd.users import read_name
 from shared.masking import show
 from shared.postgres import database
@@ -65,14 +66,23 @@ async def disable(connection: database.Connection, by: By, name: str, *, disable
         raise NotThere(f"there is no principal {show(name)}")
 
 
-async def changed(connection: database.Connection, by: By, verb: str, query: str, name: str, **values: Any) -> bool:
-    """Run a query that changes one principal, under an audit row; False, and no audit row, if it changes nothing.
+async def changed(
+    connection: database.Connection,
+    by: By,
+    verb: str,
+    query: str,
+    name: str,
+    *,
+    dry_run: bool = False,
+    **values: Any,
+) -> PrincipalChanged | SettingsPreview | None:
+    """Run a query that changes one principal, under an audit row; None, and no audit row, if it changes nothing.
 
     verb: add, change or remove.
     """
     with suppress(_Unchanged):
-        async with changing(connection, by, Asked(f"principal {verb}", name)):
-            if await database.fetch(connection, query, name=name, **values):
-                return True
-            raise _Unchanged
-    return False
+        async with changing(connection, by, Asked(f"principal {verb}", name), dry_run=dry_run) as change:
+            if not await database.fetch(connection, query, name=name, **values):
+                raise _Unchanged
+        return change.preview or PrincipalChanged(audit=change.audit, name=name)
+    return None

@@ -31,9 +31,10 @@ class Principal(User):
     reviews: list[str] | None = meaning("The quarantines it may review; null: all that let it.")
 
 
-class PrincipalName(Shape):
-    """The principal that was changed."""
+class PrincipalChanged(Shape):
+    """The principal that was added, changed or removed."""
 
+    audit: int = meaning("The number of its audit row, by which `queue undo` changes it back.")
     name: str = meaning("The name.")
 
 

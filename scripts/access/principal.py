@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from operate import principals
 from scripts import one_connection
 from scripts.access import user
-from scripts.access.principal_store import KINDS, ROLES, PrincipalEntry, PrincipalStore
+from scripts.access.principal_store import KINDS, ROLES, PrincipalEntry, PrincipalStore, columns
 from scripts.options import finish
-from scripts.output import records
-from scripts.output.reason import add_reason, by
+from scripts.output import records, settings
+from scripts.output.reason import by
 from scripts.output.table import Column, Table
 from shared.config.smtpd.load import load_smtpd
 from shared.config.smtpd.quarantine import all_quarantines
@@ -27,7 +28,7 @@ from shared.masking import show
 if TYPE_CHECKING:
     import argparse
 
-    from operate.queue.act import By
+    from operate.shapes.settings import PrincipalChanged, SettingsPreview
 
 _COLUMNS: Final = (
     Column("name", least=24, whole=True),
@@ -48,18 +49,18 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     finish(verbs.add_parser("list", help="every principal, without passwords"), list_principals, acting=True)
     verb = user.add_verb(verbs, "add", add, "add a principal")
     verb.add_argument("--kind", choices=KINDS, default="person", help="person or application (default: person)")
-    add_reason(verb)
+    settings.add_options(verb)
     _add_rights(verb)
     verb = user.add_verb(verbs, "change", change, "change a principal; what no option names stays as it is")
     _add_rights(verb)
     verb.add_argument(
         "--clear", action="append", choices=tuple(_CLEARED), default=[], help="back to the default; may be given again"
     )
-    add_reason(verb)
+    settings.add_options(verb)
     state = verb.add_mutually_exclusive_group()
     state.add_argument("--disable", action="store_true", help="refuse everything on its behalf, and its logins")
     state.add_argument("--enable", action="store_true", help="allow it again")
-    add_reason(user.add_verb(verbs, "remove", remove, "forget a principal"))
+    settings.add_options(user.add_verb(verbs, "remove", remove, "forget a principal"))
 
 
 def _add_rights(verb: argparse.ArgumentParser) -> None:
@@ -105,11 +106,12 @@ def add(options: argparse.Namespace) -> int:
     roles = ["sender"] if options.kind == "application" else ["viewer"]
     entry = make_entry({"kind": options.kind, "roles": roles, **_rights_of(options)}, PrincipalEntry)
     _check_reviews(options)
-    if not _store(options, by(options)).add(name, entry):
+    done = _changed(options, "add", "principal_add", name, values=columns(entry.model_dump()))
+    if done is None:
         raise PillarboxError(
             f"NAME: there is a principal {show(name)} already; allowed: another name, or principal change"
         )
-    return records.tell(f"{name} is added", {"name": name}, as_json=options.json)
+    return settings.tell(options, done, lambda made: f"{made.name} is added; audit {made.audit}")
 
 
 def change(options: argparse.Namespace) -> int:
@@ -122,12 +124,36 @@ def change(options: argparse.Namespace) -> int:
         raise PillarboxError("principal change: there is nothing to change; allowed: --role, --review, --disable, …")
     entry = make_entry(values, PrincipalEntry)
     _check_reviews(options)
-    return user.changed(_store(options, by(options)), options, "is changed", **entry.model_dump(include=set(values)))
+    done = _changed(
+        options, "change", "principal_change", options.name, values=columns(entry.model_dump(include=set(values)))
+    )
+    return _told(options, done, "is changed")
 
 
 def remove(options: argparse.Namespace) -> int:
     """Forget a principal."""
-    return user.removed(_store(options, by(options)), options)
+    return _told(options, _changed(options, "remove", "principal_remove", options.name), "is removed")
+
+
+def _changed(
+    options: argparse.Namespace, verb: str, query: str, name: str, **values: Any
+) -> PrincipalChanged | SettingsPreview | None:
+    """Change one, or see what would be changed; None: there was nothing to change."""
+    return one_connection.ask(
+        one_connection.configured(options),
+        "pillarbox principal",
+        lambda on: principals.changed(
+            on, by(options), verb, query, user.spelled(name), dry_run=options.dry_run, **values
+        ),
+    )
+
+
+def _told(options: argparse.Namespace, done: PrincipalChanged | SettingsPreview | None, words: str) -> int:
+    """Say what was done to one that is there."""
+    if done is None:
+        user.check_known(_store(options), options.name)
+        raise PillarboxError(f"NAME: another command changes {show(options.name)} at this moment; try again")
+    return settings.tell(options, done, lambda made: f"{options.name} {words}; audit {made.audit}")
 
 
 def _rights_of(options: argparse.Namespace) -> dict[str, Any]:
@@ -147,5 +173,5 @@ def _check_reviews(options: argparse.Namespace) -> None:
             )
 
 
-def _store(options: argparse.Namespace, by: By | None = None) -> PrincipalStore:
-    return PrincipalStore(one_connection.configured(options), by)
+def _store(options: argparse.Namespace) -> PrincipalStore:
+    return PrincipalStore(one_connection.configured(options))

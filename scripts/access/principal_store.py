@@ -45,17 +45,9 @@ class PrincipalStore(TableStore):
 
     def add(self, name: str, entry: UserEntry) -> bool:
         """As in Store."""
-        return self._change("add", "principal_add", name, values=_columns(entry.model_dump()))
-
-    def change(self, name: str, **values: Any) -> bool:
-        """As in Store."""
-        return self._change("change", "principal_change", name, values=_columns(values))
-
-    def remove(self, name: str) -> bool:
-        """As in Store."""
-        return self._change("remove", "principal_remove", name)
+        return self._change("add", "principal_add", name, values=columns(entry.model_dump()))
 
 
-def _columns(values: dict[str, Any]) -> str:
+def columns(values: dict[str, Any]) -> str:
     """Values of an entry as JSON by column."""
     return json.dumps({COLUMNS.get(key, key): value for key, value in values.items()})

@@ -200,14 +200,14 @@ def _store(config: SmtpdConfig) -> Store:
 def changed(store: Store, options: argparse.Namespace, words: str, **values: Any) -> int:
     """Change one that is there, and say so."""
     name: str = options.name
-    if not store.change(_spelled(name), **values):
+    if not store.change(spelled(name), **values):
         check_known(store, name)
     return records.tell(f"{name} {words}", {"name": name}, as_json=options.json)
 
 
 def removed(store: Store, options: argparse.Namespace) -> int:
     """Forget one that is there, and say so."""
-    if not store.remove(_spelled(options.name)):
+    if not store.remove(spelled(options.name)):
         check_known(store, options.name)
     return records.tell(f"{options.name} is removed", {"name": options.name}, as_json=options.json)
 
@@ -215,11 +215,12 @@ def removed(store: Store, options: argparse.Namespace) -> int:
 def check_known(store: Store, name: str) -> None:
     """Refuse a name that is not there."""
     names = store.entries()
-    if _spelled(name) not in names:
+    if spelled(name) not in names:
         raise PillarboxError(f"NAME: no {store.noun} {show(name)}; allowed: {', '.join(names) or 'there are none'}")
 
 
-def _spelled(name: str) -> str:
+def spelled(name: str) -> str:
+    """The name in its one spelling, or as it was given where it has none."""
     try:
         return read_name(name)
     except ValueError:

@@ -150,11 +150,12 @@ class TableStore:
         return self._change("remove", "user_remove", name)
 
     def _change(self, verb: str, query: str, name: str, **values: Any) -> bool:
-        return one_connection.ask(
+        done = one_connection.ask(
             self._conninfo,
             f"pillarbox {self.noun}",
             lambda connection: principals.changed(connection, self._by, verb, query, name, **values),
         )
+        return done is not None
 
     def _ask(self, query: str, **values: Any) -> list[database.Row]:
         name = f"pillarbox {self.noun}"

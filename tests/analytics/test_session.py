@@ -23,7 +23,7 @@ def look():
 def workers(batches):
     for batch in batches:
         yield pa.RecordBatch.from_pylist([{"nice": look()}] * batch.num_rows)
-with session.started() as spark:
+with session.started(small=True) as spark:
     [worker] = spark.range(1).mapInArrow(workers, "nice bigint").collect()
     print(json.dumps([worker.nice, look()]))
 """

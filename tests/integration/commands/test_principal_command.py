@@ -54,7 +54,7 @@ def listed(command: Pillarbox) -> dict[str, dict[str, Any]]:
 
 
 def test_everything_about_a_principal_is_kept_changed_and_listed(command: Pillarbox) -> None:
-    assert command.json("principal", *ADD) == {"name": "ann"}
+    assert command.json("principal", *ADD)["name"] == "ann"
     assert listed(command) == {"ann": ANN}
     command.json("principal", "change", "ann", "--role", "operator", "--disable")
     assert listed(command)["ann"] == {**ANN, "roles": ["operator"], "disabled": True}
@@ -67,6 +67,22 @@ def test_everything_about_a_principal_is_kept_changed_and_listed(command: Pillar
     command.json("principal", "remove", "ann")
     assert listed(command) == {}
     assert command.run("principal", "list").endswith("no principals\n")
+
+
+def test_a_preview_changes_nothing_and_a_change_says_how_to_take_it_back(command: Pillarbox) -> None:
+    command.run("principal", "add", "ann")
+    before = listed(command)
+    for verb, *more in (("add", "bob"), ("change", "ann", "--disable"), ("remove", "ann")):
+        assert command.run("principal", verb, *more, "--dry-run").endswith("nothing was changed\n")
+        assert command.json("principal", verb, *more, "--dry-run")["changed"] == 1
+    assert listed(command) == before
+    command.run("principal", "add", "ann", "--dry-run")
+    assert 'NAME: there is a principal "ann" already' in command.refused
+    command.run("principal", "remove", "bob", "--dry-run")
+    assert 'NAME: no principal "bob"' in command.refused
+    done = command.json("principal", "change", "ann", "--disable")
+    command.run("queue", "undo", str(done["audit"]), "--yes")
+    assert listed(command) == before
 
 
 def test_a_new_principal_has_the_least_role_of_its_kind(command: Pillarbox) -> None:
@@ -125,7 +141,7 @@ def test_a_quarantine_that_is_not_declared_is_refused_before_anything_is_changed
     command.run("principal", "add", "ann", "--review", "spma")
     assert command.refused.endswith("smtpd.yaml; allowed: body, legal, poison, spam\n")
     assert listed(command) == {}
-    assert command.json("principal", "add", "ann", "--review", "poison") == {"name": "ann"}
+    assert command.json("principal", "add", "ann", "--review", "poison")["name"] == "ann"
 
 
 def test_only_an_admin_changes_principals_and_users(command: Pillarbox) -> None:
