@@ -64,7 +64,9 @@ def parser(module: str, description: str, *, quick: str = "tiny sizes") -> argpa
 
 def run(name: str, options: argparse.Namespace, measure: Callable[[], Book], book: Book, page: str) -> int:
     """Measure, add earlier runs, and show; the exit status. `book` is empty, for a run of no rounds."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # asyncio ends its tasks at SIGINT, where that is not ignored as it is for what a shell runs in the background.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         if options.rounds:
             book = measure()
