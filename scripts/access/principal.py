@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from operate import principals
 from scripts import one_connection
 from scripts.access import user
 from scripts.access.principal_store import KINDS, ROLES, PrincipalEntry, PrincipalStore, columns
@@ -28,6 +27,7 @@ from shared.masking import show
 if TYPE_CHECKING:
     import argparse
 
+    from operate.queue.act import By
     from operate.shapes.settings import PrincipalChanged, SettingsPreview
 
 _COLUMNS: Final = (
@@ -138,14 +138,9 @@ def remove(options: argparse.Namespace) -> int:
 def _changed(
     options: argparse.Namespace, verb: str, query: str, name: str, **values: Any
 ) -> PrincipalChanged | SettingsPreview | None:
-    """Change one, or see what would be changed; None: there was nothing to change."""
-    return one_connection.ask(
-        one_connection.configured(options),
-        "pillarbox principal",
-        lambda on: principals.changed(
-            on, by(options), verb, query, user.spelled(name), dry_run=options.dry_run, **values
-        ),
-    )
+    """As TableStore.changed, by the options."""
+    store = _store(options, by(options))
+    return store.changed(verb, query, user.spelled(name), dry_run=options.dry_run, **values)
 
 
 def _told(options: argparse.Namespace, done: PrincipalChanged | SettingsPreview | None, words: str) -> int:
@@ -173,5 +168,5 @@ def _check_reviews(options: argparse.Namespace) -> None:
             )
 
 
-def _store(options: argparse.Namespace) -> PrincipalStore:
-    return PrincipalStore(one_connection.configured(options))
+def _store(options: argparse.Namespace, by: By | None = None) -> PrincipalStore:
+    return PrincipalStore(one_connection.configured(options), by)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from operate.shapes.settings import PrincipalChanged, SettingsPreview
+
 _HEADING: Final = "# Users who may submit; kept by `pillarbox user`, which removes comments.\n"
 #: Columns by key of an entry, where they differ.
 COLUMNS: Final = {"partition": "partitionid", "transport": "transportid", "hold": "quarantineid"}
@@ -149,13 +151,18 @@ class TableStore:
         """As in Store."""
         return self._change("remove", "user_remove", name)
 
-    def _change(self, verb: str, query: str, name: str, **values: Any) -> bool:
-        done = one_connection.ask(
+    def changed(
+        self, verb: str, query: str, name: str, *, dry_run: bool = False, **values: Any
+    ) -> PrincipalChanged | SettingsPreview | None:
+        """Change one, or see what would be changed; None: there was nothing to change."""
+        return one_connection.ask(
             self._conninfo,
             f"pillarbox {self.noun}",
-            lambda connection: principals.changed(connection, self._by, verb, query, name, **values),
+            lambda on: principals.changed(on, self._by, verb, query, name, dry_run=dry_run, **values),
         )
-        return done is not None
+
+    def _change(self, verb: str, query: str, name: str, **values: Any) -> bool:
+        return self.changed(verb, query, name, **values) is not None
 
     def _ask(self, query: str, **values: Any) -> list[database.Row]:
         name = f"pillarbox {self.noun}"

@@ -49,7 +49,10 @@ COMMANDS: Final[dict[str, Output]] = {
     **{f"user {verb}": _one(settings.UserName) for verb in ("add", "passwd", "disable", "enable", "remove")},
     "user hash": _one(settings.UserHash),
     "principal list": _lines(settings.Principal),
-    **{f"principal {verb}": _one(settings.PrincipalChanged) for verb in ("add", "change", "remove")},
+    **{
+        f"principal {verb}": _one(settings.PrincipalChanged, settings.SettingsPreview)
+        for verb in ("add", "change", "remove")
+    },
     "accounts install": _one(settings.AccountsInstalled),
     "accounts remove": _one(settings.AccountsRemoved),
     "key add": _one(settings.ApiKeyMade, settings.SettingsPreview),

@@ -11,6 +11,7 @@ import html
 import re
 import time
 from base64 import b64encode
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from httpd.console import body
@@ -23,6 +24,8 @@ from tests.fixtures.database.reviewing import hold
 from tests.fixtures.waiting import PATIENCE, eventually
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     import httpx
     import pytest
 
@@ -261,36 +264,38 @@ async def test_what_another_reviewer_decided_meanwhile_is_shown_and_stays(api: A
     assert (late.status_code, "<b>delete</b> by rita" in late.text) == (409, True)
 
 
+@asynccontextmanager
+async def stuck_deletion(
+    client: httpx.AsyncClient, factory: Factory, ids: list[int], reason: str
+) -> AsyncIterator[str]:
+    """The page of a deletion of these that waits, for the block, for the last: another session has it locked."""
+    with factory.another() as other:
+        other.execute("BEGIN")
+        other.execute("SELECT FROM pillarbox.queue WHERE id = %s FOR UPDATE", [ids[-1]])
+        form = {"verb": "delete", "condition": "quarantine=spam", "last": str(ids[-1]), "reason": reason}
+        yield path_of(await begin(client, "/console/account", "/console/decide", **form))
+
+
 async def test_a_large_decision_goes_on_while_its_page_shows_how_far_it_is(system: System, factory: Factory) -> None:
     """Whichever process makes the decision, and whichever shows its page."""
     ids = hold(factory, "spam", count=2500)
-    # Another session has the last recipient locked, so that the decision waits after two batches.
     async with Api(system, await system.httpd(processes=2)) as api:
         client = await signed_in(api, "rita", "reviewer")
-        with factory.another() as other:
-            other.execute("BEGIN")
-            other.execute("SELECT FROM pillarbox.queue WHERE id = %s FOR UPDATE", [ids[-1]])
-            form = {"verb": "delete", "condition": "quarantine=spam", "last": str(ids[-1]), "reason": "a campaign"}
-            sent = path_of(await begin(client, "/console/account", "/console/decide", **form))
-
-            async def pages() -> list[httpx.Response]:
-                """The page, by connections of their own: all of them meet one process once in a hundred times."""
-                cookie = f"{COOKIE}={client.cookies[COOKIE]}"
-                clients = [await api.client(Cookie=cookie) for _ in range(8)]
-                return await asyncio.gather(*(each.get(sent) for each in clients))
+        # Connections of their own: all of them meet one process once in a hundred times.
+        clients = [await api.client(Cookie=f"{COOKIE}={client.cookies[COOKIE]}") for _ in range(8)]
+        async with stuck_deletion(client, factory, ids, "a campaign") as sent:
 
             async def halfway() -> bool:
-                found = await pages()
+                found = await asyncio.gather(*(each.get(sent) for each in clients))
                 for page in found:
                     goes_on = (page.headers["refresh"], "It goes on" in page.text, "/undo" in page.text)
                     assert goes_on == ("2", True, False)
                 return all("2000 recipients of 2500 changed" in page.text for page in found)
 
             await eventually(halfway, "two batches are done")
-            other.execute("ROLLBACK")
 
         async def over() -> bool:
-            found = await pages()
+            found = await asyncio.gather(*(each.get(sent) for each in clients))
             return all("2500 recipients of 2500 changed" in p.text and "refresh" not in p.headers for p in found)
 
         await eventually(over, "the decision is over")
@@ -300,11 +305,7 @@ async def test_a_decision_that_httpd_did_not_end_says_what_was_done(system: Syst
     ids = hold(factory, "spam", count=1001)
     async with Api(system, await system.httpd()) as api:
         client = await signed_in(api, "rita", "reviewer")
-        with factory.another() as other:
-            other.execute("BEGIN")
-            other.execute("SELECT FROM pillarbox.queue WHERE id = %s FOR UPDATE", [ids[-1]])
-            form = {"verb": "delete", "condition": "quarantine=spam", "last": str(ids[-1]), "reason": ""}
-            sent = path_of(await begin(client, "/console/account", "/console/decide", **form))
+        async with stuck_deletion(client, factory, ids, "") as sent:
             await eventually(lambda: factory.one("SELECT done FROM pillarbox.audit") == 1000, "one batch is done")
             await api.daemon.kill()
     async with Api(system, await system.httpd("second")) as api:

@@ -35,5 +35,5 @@ async def test_mail_to_new_domains_is_delivered_beside_thousands_of_silent_name_
         worker = await worker_by_mx(system, sink.port, dns)
         alone, took = await seconds_beside(system, POISONED, HEALTHY)
         assert took < max(30.0, 10 * alone), f"{took:.1f} s beside {alone:.1f} s alone, and it waits for no poison"
-        await eventually(lambda: parked(worker) > POISONED // 4, "a quarter of the poison is parked, untried")
+        await eventually(lambda: parked(worker, "DNS ") > POISONED // 4, "a quarter of the poison is parked, untried")
         assert await system.value("SELECT count(*) FROM queue") == POISONED, "the poison is still there"
