@@ -24,6 +24,7 @@ from shared import lifecycle, secret_files
 from shared.errors import ConfigError, PillarboxError, SchemaMismatch, error_text
 from shared.observe import events
 from shared.postgres import account_schema, database, migrate
+from shared.postgres.presence import Presence
 from shared.security.account_token import read_key
 
 if TYPE_CHECKING:
@@ -69,8 +70,9 @@ async def run(config: CollectConfig, again: Callable[[], CollectConfig]) -> None
         what = f"accounts in schema {accounts.schema_}"
         limit = config.shutdown.timeout.total_seconds()
         async with metrics.observing(config.metrics, where, schema) as address:
-            parts = {"forget": forget(where, schema, config.keep)}
-            await _serve(collector, where, _CHANNEL, what, parts, limit, reloaded, address)
+            presence = Presence(queue, "collect")
+            parts = {"forget": forget(where, schema, config.keep), "presence": presence.run()}
+            await _serve(collector, where, _CHANNEL, what, parts, limit, reloaded, address, presence)
     finally:
         if pool is not None:
             await pool.close()
@@ -120,10 +122,13 @@ async def _serve(
     limit: float,
     reloaded: Callable[[], Awaitable[None]] | None = None,
     address: str | None = None,
+    presence: Presence | None = None,
 ) -> None:
     async def stop() -> None:
         collector.stop()
         await lifecycle.step("batch", collector.drained(), limit, on=lambda: "the batch in hand")
+        if presence is not None:
+            await lifecycle.step("presence", presence.leave(), 1.0, on=lambda: "PostgreSQL")
 
     parts = {
         "collector": collector.run(),

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from operate.doctor.conditions import prove
 from operate.selection import in_words
 from operate.settings import suspend
 from queued.maintain import UNSERVED_GRACE
+from shared.observe.flow import COUNTED
 from shared.postgres import database
 from shared.postgres.coverage import Serves
 
@@ -28,9 +29,18 @@ if TYPE_CHECKING:
 MOST: Final = 2000  # recipients of each class
 NEWEST: Final = 50_000  # ids
 _PARTITIONS: Final = 40  # that are shown
+_BUSY: Final = 15  # destinations that workers report
 _SERIES: Final = 1000
 _DESTINATIONS: Final = 15
-_OUTCOMES: Final = ("delivered", "deferred", "failed")
+
+
+class Flow(NamedTuple):
+    """Recipients accepted, or attempts of one outcome, in the last 1, 5 and 15 minutes. more: there may be more."""
+
+    one: int
+    five: int
+    fifteen: int
+    more: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +82,14 @@ class Now:
 
     at: datetime
     server: str
-    accepted: database.Row
-    tried: dict[str, Any]
+    flow: dict[str, Flow]
     states: list[State]
     partitions: list[Partition]
     destinations: list[Destination]
     suspends: int
     workers: list[database.Row]
-    smtpd: list[database.Row]
+    daemons: list[database.Row]
+    busy: list[database.Row]
     minutes: list[database.Row]
 
 
@@ -87,8 +97,7 @@ async def now(connection: database.Connection) -> Now:
     """Everything, read one after the other."""
     [clock] = await database.fetch(connection, "doctor_clock")
     [server] = await database.fetch(connection, "now_server")
-    [accepted] = await database.fetch(connection, "status_accepted", most=NEWEST)
-    tried = {row.outcome: row for row in await database.fetch(connection, "status_tried", most=NEWEST)}
+    daemons = await database.fetch(connection, "daemon_seen")
     counted = await database.fetch(connection, "metrics_queue", where="true", now=None, most=MOST, series=_SERIES)
     unserved = await database.fetch(connection, "metrics_unserved", grace=UNSERVED_GRACE, series=_SERIES)
     suspends = await suspend.active(connection)
@@ -96,16 +105,44 @@ async def now(connection: database.Connection) -> Now:
     return Now(
         clock.at,
         server.version,
-        accepted,
-        {outcome: tried.get(outcome) for outcome in (*_OUTCOMES, *sorted(set(tried) - set(_OUTCOMES)))},
+        await flow(connection, daemons, NEWEST),
         _states(counted),
         _partitions(counted, {row.partid or None for row in unserved}),
         [_destination(row, suspends) for row in troubled],
         len(suspends),
         await database.fetch(connection, "register_seen"),
-        await database.fetch(connection, "status_smtpd"),
+        shown(daemons),
+        await database.fetch(connection, "daemon_destinations", limit=_BUSY),
         await database.fetch(connection, "now_minutes"),
     )
+
+
+async def flow(connection: database.Connection, daemons: Sequence[database.Row], most: int) -> dict[str, Flow]:
+    """What was accepted and tried: the larger of what the daemons counted and of what the `most` newest rows show.
+
+    Neither has all: mail that an application queues by SQL passes no daemon, a daemon that died has taken its counts
+    with it, and there may be more rows than are read.
+    """
+    [accepted] = await database.fetch(connection, "status_accepted", most=most)
+    rows = {row.outcome: row for row in await database.fetch(connection, "status_tried", most=most)}
+    rows["accepted"] = accepted
+    alive = [row for row in daemons if row.live]
+    found = {}
+    for name in (*COUNTED, *sorted(set(rows) - set(COUNTED))):
+        row = rows.get(name)
+        here = [0, 0, 0] if row is None else [row.one, row.five, row.fifteen]
+        there = [sum(getattr(each, name)[i] for each in alive) if name in COUNTED else 0 for i in range(3)]
+        one, five, fifteen = map(max, here, there)
+        found[name] = Flow(one, five, fifteen, more=row is not None and row.more)
+    return found
+
+
+def shown(daemons: Sequence[database.Row]) -> list[database.Row]:
+    """Those alive; where none of a kind and id is, on one host, the one that was last."""
+    alive = {(row.kind, row.id, row.host) for row in daemons if row.live}
+    last = {(row.kind, row.id, row.host): row for row in sorted(daemons, key=lambda row: row.silent, reverse=True)}
+    gone = {row.daemon for place, row in last.items() if place not in alive}
+    return [row for row in daemons if row.live or row.daemon in gone]
 
 
 def _states(rows: Sequence[database.Row]) -> list[State]:

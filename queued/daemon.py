@@ -10,7 +10,6 @@ Raises: PillarboxError for errors that an operator can correct.
 from __future__ import annotations
 
 import os
-import socket
 from typing import TYPE_CHECKING, NamedTuple
 
 from queued import maintain, metrics, reload, schedule
@@ -19,7 +18,7 @@ from queued.attempts import Attempts
 from queued.claiming import whole_leaves
 from queued.claiming.bodies import Bodies
 from queued.claiming.claim import Claimer
-from queued.claiming.register import Identity, Register
+from queued.claiming.register import Register
 from queued.dispatch import Dispatcher
 from queued.dsn import send
 from queued.equipment import Delivering, Equipment
@@ -34,6 +33,7 @@ from shared.how_many import how_many
 from shared.observe import events, tracing
 from shared.postgres import database, migrate, wakeup
 from shared.postgres.notifier import Notifier
+from shared.postgres.presence import MOST, Identity, Presence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -89,8 +89,9 @@ class _Daemon:
         self._pool = pool
         self._delivering = delivering
         delivering.equipment.warmups.share(pool)
-        who = Identity(worker.name, socket.gethostname(), os.getpid())
+        who = Identity(worker.name)
         self._identity = str(who)
+        self._presence = Presence(conninfo, "queued", who, lambda: delivering.destinations.busiest(MOST))
         self._register = Register(pool, who, worker.where, config.claim, _transports(config))
         self._screen = Screen(pool, delivering.equipment.screening)
         self._hints = Notifier(conninfo, f"pillarbox {worker.name} dead letters")
@@ -144,6 +145,7 @@ class _Daemon:
             "dispatcher": dispatcher.run(),
             "heartbeat": dispatcher.heartbeat(),
             "register": self._register.run(),
+            "presence": self._presence.run(),
             "maintain": maintain.run(pool, self._identity, self._config.maintenance),
             "vacuum": maintain.run_vacuum(pool, self._config.maintenance),
             "schedule": schedule.run(pool),
@@ -219,6 +221,7 @@ class _Daemon:
         await lifecycle.step("hints", self._hints.drained(), _LEAVING, on=lambda: "PostgreSQL")
         await lifecycle.step("webhooks", self._webhooks.leave(), _LEAVING, on=lambda: "PostgreSQL")
         await lifecycle.step("shares", self._delivering.paces.leave(self._pool), _LEAVING, on=lambda: "PostgreSQL")
+        await lifecycle.step("presence", self._presence.leave(), _LEAVING, on=lambda: "PostgreSQL")
         left = dispatcher.inflight
         if left:
             events.emit("daemon.waiting", step="lease", on=f"{how_many(left, 'recipient')} left to their lease")

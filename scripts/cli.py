@@ -13,9 +13,9 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Final
 
 from scripts.options import AS
-from scripts.version import version
 from shared.command_line import Parser, status_without_right
 from shared.errors import PillarboxError
+from shared.version import version
 
 if TYPE_CHECKING:
     import argparse

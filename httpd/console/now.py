@@ -9,7 +9,6 @@ See: https://html.spec.whatwg.org/multipage/server-sent-events.html; httpd/conso
 from __future__ import annotations
 
 import asyncio
-from importlib import metadata
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +19,8 @@ from httpd.console import minutes
 from httpd.console.pages import HEADERS
 from httpd.console.visitor import may
 from operate.doctor.checks import Severity
+from shared.postgres.presence import BEAT
+from shared.version import version
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -81,15 +82,9 @@ class NowPage:
                 reading=reading,
                 now=reading.figures,
                 findings=trouble,
-                version=_version(),
+                version=version(),
+                beat=round(BEAT.total_seconds()),
                 hour=reading.figures and minutes.chart(reading.figures.minutes, reading.figures.at),
             )
             self._shown = reading.number, html
         return self._shown[1]
-
-
-def _version() -> str:
-    try:
-        return metadata.version("pillarbox")
-    except metadata.PackageNotFoundError:
-        return "unknown"

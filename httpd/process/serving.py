@@ -18,6 +18,7 @@ from httpd.service import Service
 from shared import lifecycle
 from shared.how_many import how_many
 from shared.postgres import acting
+from shared.postgres.presence import Presence
 
 if TYPE_CHECKING:
     import socket
@@ -35,10 +36,17 @@ class Serving:
     """Everything one process serves with."""
 
     def __init__(
-        self, config: HttpdConfig, pool: database.Pool, receiver: Receiver, service: Service, server: Server
+        self,
+        config: HttpdConfig,
+        pool: database.Pool,
+        receiver: Receiver,
+        service: Service,
+        server: Server,
+        presence: Presence,
     ) -> None:
         self.pool, self.service, self.server = pool, service, server
         self._config = config
+        self._presence = presence
         self._receiver = receiver
         self._certificate = server.certificate
 
@@ -59,7 +67,8 @@ class Serving:
             receiver = Receiver(config, path, conninfo, mail)
             await receiver.spool.prove()
             service = Service(config, pool, receiver, path.parent, Keys(pool, config.rates, keys, config.oidc), tally)
-            return cls(config, pool, receiver, service, Server(app.made(service), config, certificate, tally))
+            server = Server(app.made(service), config, certificate, tally)
+            return cls(config, pool, receiver, service, server, Presence(conninfo, "httpd"))
         except BaseException:
             await pool.close()
             raise
@@ -74,6 +83,7 @@ class Serving:
             "requests": self.server.run(),
             "keys": self.service.keys.run(),
             "live": self.service.live.run(),
+            "presence": self._presence.run(),
             **self._receiver.parts(),
         }
 
@@ -98,6 +108,7 @@ class Serving:
         await lifecycle.step("spool", receiver.spool.drained(), receiver.patience)
         await lifecycle.step("hints", receiver.spool.notified(), 1.0, on=lambda: "PostgreSQL")
         await receiver.close()
+        await lifecycle.step("presence", self._presence.leave(), 1.0, on=lambda: "PostgreSQL")
         await lifecycle.step("keys", self.service.keys.noted(), 2.0, on=lambda: "PostgreSQL")
 
     async def close(self) -> None:

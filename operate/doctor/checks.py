@@ -88,6 +88,11 @@ class Limits:
 
 #: id → what it looks at, and what makes it warn (W) or alarm (A).
 CHECKS: Final[dict[str, str]] = {
+    "daemon.live": (
+        "Each process of smtpd, httpd and collect that signed on beats or has signed off. W: one is silent, and no "
+        "other of its kind is alive on its host."
+    ),
+    "daemon.versions": "All running daemons are one version of Pillarbox. W: they are not, as during an upgrade.",
     "worker.live": "Each worker of queued.yaml and of the register beats. W: one is silent or has never started.",
     "worker.condition": (
         "Each worker's WHERE is one expression over columns of queue, of immutable functions and operators, without "

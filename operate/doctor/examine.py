@@ -216,6 +216,7 @@ class Look:
         configured = {worker.id: worker.where for worker in self._queued.workers}
         partids = partition_ids.configured(self._smtpd)
         found = workers.live(configured, registered)
+        found += workers.daemons(await self._rows("daemon_seen"))
 
         unknown = str(max((int(p) for p in partids if p and p.isdecimal()), default=0) + 1)
         asked = [*dict.fromkeys([*partids, unknown, *self._stray])]

@@ -32,14 +32,6 @@ class ListenerSeen(Shape):
     accepts: bool = meaning("Whether it accepts connections, as seen from this host.")
 
 
-class Connected(Shape):
-    """Where smtpd is connected from."""
-
-    host: str | None = meaning("The address; null is PostgreSQL's own host.")
-    connections: int = meaning("How many connections.")
-    since: datetime = meaning("Since when.")
-
-
 class WorkerSeen(Shape):
     """A worker of the register."""
 
@@ -53,12 +45,27 @@ class WorkerSeen(Shape):
     where: str = meaning("Which rows it claims.")
 
 
+class DaemonSeen(Shape):
+    """A process of the register."""
+
+    daemon: str = meaning("id@host:pid-mark.")
+    kind: str = meaning("smtpd, httpd, collect or queued.")
+    id: str = meaning("Of a worker its id in queued.yaml, otherwise the kind.")
+    version: str = meaning("Of Pillarbox, as it runs.")
+    host: str = meaning("Its host.")
+    pid: int = meaning("Its process.")
+    live: bool = meaning("Whether it beats.")
+    started: datetime = meaning("When it started.")
+    seen: datetime = meaning("When it last beat.")
+
+
 class Minutes(Shape):
     """How many in the last minutes."""
 
     one: int = meaning("In the last minute.")
     five: int = meaning("In the last 5 minutes.")
     fifteen: int = meaning("In the last 15 minutes.")
+    more: bool = meaning("Whether there may be more, since more rows than are read are that young.")
 
 
 class InState(Shape):
@@ -75,10 +82,10 @@ class Status(Shape):
     server: str = meaning("Of PostgreSQL.")
     now: datetime = meaning("The server's time.")
     listeners: list[ListenerSeen] = meaning("Every address of smtpd.yaml.")
-    smtpd: list[Connected] = meaning("Where smtpd is connected to PostgreSQL from; it is from its first mail on.")
+    daemons: list[DaemonSeen] = meaning("Every process of the register: smtpd, httpd, collect and queued.")
     workers: list[WorkerSeen] = meaning("Every worker of the register.")
-    accepted: Minutes = meaning("Recipients accepted, among the newest 200,000.")
-    attempts: dict[str, Minutes] = meaning("Attempts by outcome, among the newest 200,000.")
+    accepted: Minutes = meaning("Recipients accepted, as the daemons counted or the newest 200,000 rows show.")
+    attempts: dict[str, Minutes] = meaning("Attempts by outcome, likewise.")
     states: dict[str, InState] = meaning("The queue by state.")
     complete: bool = meaning("Whether all of the queue was counted: up to a million recipients.")
     trouble: list[Finding] = meaning("Warnings and alarms, the gravest first.")

@@ -5,15 +5,13 @@ Owns: writing the row at the start, renewing it, and removing it when the worker
     selects.
 Guarantees: a worker that cannot reach the register goes on delivering: the register is for people and for
     `pillarbox doctor`, not for claims. A row that has not been renewed for five beats counts as gone.
-See: sql/schema/13_register.sql; docs/reference/doctor.md.
+See: sql/schema/13_register.sql; shared/postgres/presence.py, the register of all daemons; docs/reference/doctor.md.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from datetime import timedelta
-from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from shared.observe import events
@@ -24,26 +22,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from shared.config.queued.settings import Claim as ClaimSettings
+    from shared.postgres.presence import Identity
 
 # A beat costs one small commit; more seldom, and a dead worker is taken for a live one too long.
 _SHORTEST, _LONGEST = timedelta(seconds=1), timedelta(seconds=15)
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """A worker: its id in queued.yaml, and the host and process it runs on.
-
-    The mark tells starts apart. Containers with the network of their host share its name, and are process 1 in each.
-    """
-
-    id: str
-    host: str
-    pid: int
-    mark: str = field(default_factory=lambda: token_hex(3))
-
-    def __str__(self) -> str:
-        """As in queue.worker, attempts.worker and the register."""
-        return f"{self.id}@{self.host}:{self.pid}-{self.mark}"
 
 
 def beat(poll: timedelta) -> timedelta:

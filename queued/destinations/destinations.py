@@ -10,12 +10,14 @@ See: queued/destinations/destination.py; shared/config/queued/feedback.py.
 
 from __future__ import annotations
 
+import heapq
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
 from queued.destinations.destination import Busy, Destination, Rest, Waiting
 from queued.destinations.feedback import Steering
 from queued.waiting.deferral import LATEST, SOONEST, Deferral
+from shared.postgres.presence import Busy as Reported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -123,6 +125,15 @@ class Destinations:
         turn = min(max(self._paced.get(line, 0.0) + wait.every, now + wait.seconds), now + max(LATEST, wait.seconds))
         self._paced[line] = turn
         return Deferral(max(turn - now, SOONEST), wait.reason)
+
+    def busiest(self, most: int) -> list[Reported]:
+        """So many destinations at most that do not answer or have something in hand: those with most trouble first."""
+        known = (
+            Reported(each.label, each.active, each.window.width, len(each.waiting))
+            for each in self._destinations.values()
+            if each.recipients or each.window.dead
+        )
+        return heapq.nsmallest(most, known, key=lambda each: (each.allowed > 0, -each.waiting, -each.attempts))
 
     def close(self) -> None:
         """All that wait go back: the worker stops."""

@@ -13,23 +13,25 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from operate import now
 from operate.doctor.checks import Severity, span, worst
 from operate.doctor.examine import Look
+from operate.shapes.checks import DaemonSeen
 from scripts.config_files import load_both
 from scripts.options import finish
 from scripts.output import records, table
 from scripts.output.table import Column, Table, time
-from scripts.version import version
 from shared.errors import DatabaseUnavailable, SchemaMismatch
 from shared.how_many import how_many
 from shared.postgres import database
+from shared.version import version
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
     from datetime import datetime
 
     from operate.doctor.checks import Finding
+    from operate.now import Flow
     from shared.config.queued.settings import QueuedConfig
     from shared.config.smtpd.settings import SmtpdConfig
 
@@ -38,7 +40,6 @@ _QUEUED: Final = 1_000_000  # recipients that are counted by state
 _PATIENCE: Final = 2.0  # seconds for a listener of this host
 _ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where a listener on every address is reached
 _TROUBLE: Final = 8  # findings that are shown
-_OUTCOMES: Final = ("delivered", "deferred", "failed")
 _STATES: Final = ("ACTIVE", "SENDING", "DEFER", "SCHEDULED", "HOLD", "DELETE", "BOUNCE")
 
 
@@ -48,10 +49,9 @@ class Figures(NamedTuple):
     now: datetime
     server: str
     listeners: dict[str, bool]  # smtpd's addresses, and whether a connection is accepted there
-    smtpd: list[database.Row]
+    daemons: list[database.Row]
     workers: list[database.Row]
-    accepted: database.Row
-    tried: list[database.Row]
+    flow: dict[str, Flow]
     states: list[database.Row]
     findings: list[Finding]
 
@@ -99,15 +99,14 @@ async def _look(smtpd: SmtpdConfig, queued: QueuedConfig) -> Figures:
                 raise SchemaMismatch(finding.found)
             [clock] = await database.fetch(connection, "doctor_clock")
             [server] = await database.fetch(connection, "doctor_server")
-            [accepted] = await database.fetch(connection, "status_accepted", most=_NEWEST)
+            daemons = await database.fetch(connection, "daemon_seen")
             return Figures(
                 clock.at,
                 server.version,
                 await _listeners(smtpd),
-                await database.fetch(connection, "status_smtpd"),
+                daemons,
                 await database.fetch(connection, "register_seen"),
-                accepted,
-                await database.fetch(connection, "status_tried", most=_NEWEST),
+                await now.flow(connection, daemons, _NEWEST),
                 await database.fetch(connection, "status_states", most=_QUEUED),
                 findings,
             )
@@ -132,13 +131,6 @@ async def _accepts(host: str, port: int) -> bool:
     return True
 
 
-def _shown(workers: Sequence[database.Row]) -> list[database.Row]:
-    """Those alive; of other starts the last one of each worker that is not alive."""
-    alive = [row for row in workers if row.live]
-    gone = {row.id: row for row in sorted(workers, key=lambda row: row.silent, reverse=True)}
-    return [*alive, *(row for id_, row in gone.items() if id_ not in {each.id for each in alive})]
-
-
 def _show(figures: Figures) -> None:
     print(f"pillarbox {version()}, PostgreSQL {figures.server}, {time(figures.now, brief=False)}\n")
     brief = table.terminal_width() is not None
@@ -146,25 +138,19 @@ def _show(figures: Figures) -> None:
         ("smtpd", f"at {where}", "accepts connections" if accepts else "does not answer on this host")
         for where, accepts in figures.listeners.items()
     ]
-    # It connects to the database with its first mail, so one that does not may be alive.
-    daemons += [
-        ("smtpd", f"on {row.host or 'this host'}", f"connected to PostgreSQL since {time(row.since, brief=brief)}")
-        for row in figures.smtpd
-    ]
-    for row in _shown(figures.workers):
+    for row in now.shown(figures.daemons):
         state = f"alive since {time(row.started, brief=brief)}" if row.live else f"silent for {span(row.silent)}"
-        daemons.append((row.id, f"on {row.host}", state))
-    if not figures.workers:
+        daemons.append((row.id, f"on {row.host}", f"{row.version}, {state}"))
+    if not any(row.kind == "queued" for row in figures.daemons):
         daemons.append(("queued", "-", "no worker has signed on"))
     Table((Column("daemon", least=12, whole=True), Column("where"), Column("state", wraps=True))).print(daemons)
 
     print()
     numbers = (Column(name, right=True) for name in ("1 min", "5 min", "15 min"))
-    flow: list[tuple[object, ...]] = [("accepted", *figures.accepted)]
-    tried = {row.outcome: row for row in figures.tried}
-    outcomes = (*_OUTCOMES, *sorted(set(tried) - set(_OUTCOMES)))
-    flow += [(outcome, *(tried[outcome][1:] if outcome in tried else (0, 0, 0))) for outcome in outcomes]
-    Table((Column("recipients"), *numbers)).print(flow)
+    Table((Column("recipients"), *numbers)).print(
+        (name, each.one, each.five, f"{'at least ' if each.more else ''}{each.fifteen}")
+        for name, each in figures.flow.items()
+    )
 
     print()
     states = {row.state: row for row in figures.states}
@@ -194,7 +180,7 @@ def _document(figures: Figures) -> dict[str, Any]:
         "server": figures.server,
         "now": figures.now,
         "listeners": [{"address": where, "accepts": accepts} for where, accepts in figures.listeners.items()],
-        "smtpd": [records.fields(row) for row in figures.smtpd],
+        "daemons": [{name: getattr(row, name) for name in DaemonSeen.model_fields} for row in figures.daemons],
         "workers": [
             {
                 **{name: getattr(row, name) for name in ("worker", "id", "host", "pid", "live", "started", "seen")},
@@ -202,8 +188,8 @@ def _document(figures: Figures) -> dict[str, Any]:
             }
             for row in figures.workers
         ],
-        "accepted": records.fields(figures.accepted),
-        "attempts": {row.outcome: {"one": row.one, "five": row.five, "fifteen": row.fifteen} for row in figures.tried},
+        "accepted": figures.flow["accepted"]._asdict(),
+        "attempts": {name: each._asdict() for name, each in figures.flow.items() if name != "accepted"},
         "states": {row.state: {"recipients": row.recipients, "oldest": row.oldest} for row in figures.states},
         "complete": figures.counted < _QUEUED,
         "trouble": [

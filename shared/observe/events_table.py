@@ -283,7 +283,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     ),
     "register.failed": (
         WARNING,
-        "A worker could not write to the register that it is alive, or stops; the next beat tries again; `error`.",
+        "A daemon could not write to the register that it is alive, or stops; the next beat tries again; `error`.",
     ),
     "metrics.failed": (WARNING, "A page of metrics or health could not be made; `page`, `error`."),
     "tracing.failed": (WARNING, "The collector takes no spans; logged once a minute; `spans` are lost, `error`."),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from shared import lifecycle
 from shared.how_many import how_many
 from shared.postgres import database
+from shared.postgres.presence import Presence
 from shared.spool.spool import COMMITTERS, Spool
 from smtpd.connection.listener import Listeners
 from smtpd.rates.limits import ClientRates
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from smtpd.rates.limits import RateCounts
 
 _NOTIFYING: Final = 1.0  # seconds to wake the workers of what was committed last
+_LEAVING: Final = 1.0  # seconds for taking ourselves off the register
 TRANSFER: Final = 10.0  # seconds for messages in transfer when stopping
 
 
@@ -36,6 +38,7 @@ class Serving:
         self._config = config
         volumes = database.volumes(config.environment.database.uri, config.environment.var)
         self.spool = Spool(conninfo, config.spool, "pillarbox smtpd", volumes)
+        self._presence = Presence(conninfo, "smtpd")
         self._rates = ClientRates(config.rates, config.relay.networks, counts, _room(config))
         self.listeners = Listeners(config, self.spool, self._rates, conninfo)
 
@@ -52,6 +55,7 @@ class Serving:
             "notifier": self.spool.notify(),
             "space": self.spool.measure(),
             "load": self.listeners.load.watch(),
+            "presence": self._presence.run(),
         }
 
     def reload(self, config: SmtpdConfig) -> None:
@@ -69,6 +73,7 @@ class Serving:
         )
         await lifecycle.step("spool", self.spool.drained(), patience(self._config))
         await lifecycle.step("hints", self.spool.notified(), _NOTIFYING, on=lambda: "PostgreSQL")
+        await lifecycle.step("presence", self._presence.leave(), _LEAVING, on=lambda: "PostgreSQL")
         await listeners.release()
 
 

@@ -1,4 +1,4 @@
--- Running workers, unserved mail, and the room on volumes: rows that their writers renew by a beat.
+-- Running daemons and workers, unserved mail, and the room on volumes: rows that their writers renew by a beat.
 SET LOCAL search_path = pillarbox;
 
 -- The register of workers: those that run now, and the rows that each serves, so that `pillarbox doctor` can prove that
@@ -20,6 +20,74 @@ CREATE TABLE workers (
 -- One missed beat may be a slow network, five are a worker that is gone.
 CREATE VIEW workers_seen AS
 SELECT w.*, w.seen > now() - 5 * w.beat AS live FROM workers w;
+
+-- Every process of smtpd, queued, httpd and collect that runs: which version it is, what it has done, and, of a worker, where
+-- it delivers. For people: nothing is decided by it. A process writes its row when it starts, renews it every `beat`, and
+-- removes it when it stops. Only the login that wrote a row may change it, because applications may write one: a collector
+-- has their rights.
+CREATE TABLE daemons (
+    daemon       text        PRIMARY KEY CHECK (length(daemon) <= 500),  -- id@host:pid-mark; of a worker as in workers.worker
+    kind         text        NOT NULL CHECK (kind IN ('smtpd', 'queued', 'httpd', 'collect')),
+    id           text        NOT NULL,  -- of a worker its id in queued.yaml, else the kind
+    version      text        NOT NULL,
+    host         text        NOT NULL,
+    pid          integer     NOT NULL,
+    login        name        NOT NULL DEFAULT session_user,
+    started      timestamptz NOT NULL,
+    seen         timestamptz NOT NULL,
+    beat         interval    NOT NULL CHECK (beat > interval '0'),
+    -- In the last 1, 5 and 15 minutes: recipients it accepted, and attempts it recorded.
+    accepted     bigint[]    NOT NULL CHECK (cardinality(accepted) = 3),
+    delivered    bigint[]    NOT NULL CHECK (cardinality(delivered) = 3),
+    deferred     bigint[]    NOT NULL CHECK (cardinality(deferred) = 3),
+    failed       bigint[]    NOT NULL CHECK (cardinality(failed) = 3),
+    -- Its busiest destinations: how many attempts are under way to each, how many it allows now (0: it does not answer), and
+    -- how many deliveries wait in memory for their turn.
+    destinations text[]      NOT NULL,
+    attempts     integer[]   NOT NULL,
+    allowed      integer[]   NOT NULL,
+    waiting      integer[]   NOT NULL,
+    CHECK (cardinality(destinations) <= 50 AND cardinality(attempts) = cardinality(destinations)
+           AND cardinality(allowed) = cardinality(destinations) AND cardinality(waiting) = cardinality(destinations))
+) WITH (fillfactor = 50);
+
+-- As workers_seen.
+CREATE VIEW daemons_seen AS
+SELECT d.*, d.seen > now() - 5 * d.beat AS live FROM daemons d;
+
+-- Writes or renews the row of a daemon; returns when it was first written. A crash of the server may lose it, and the next beat
+-- writes it again, so it waits for no disk and no standby. Rows that nobody has renewed for a day are forgotten.
+CREATE FUNCTION daemon_beat(
+    me text, kind text, id text, version text, host text, pid integer, started timestamptz, beat interval,
+    accepted bigint[], delivered bigint[], deferred bigint[], failed bigint[],
+    destinations text[], attempts integer[], allowed integer[], waiting integer[]
+) RETURNS timestamptz
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    since timestamptz;
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+    DELETE FROM daemons WHERE seen < now() - interval '1 day' AND daemon <> me;
+    INSERT INTO daemons AS known
+    VALUES (me, daemon_beat.kind, daemon_beat.id, daemon_beat.version, daemon_beat.host, daemon_beat.pid, session_user,
+            coalesce(daemon_beat.started, now()), now(), daemon_beat.beat, daemon_beat.accepted, daemon_beat.delivered,
+            daemon_beat.deferred, daemon_beat.failed, daemon_beat.destinations, daemon_beat.attempts, daemon_beat.allowed,
+            daemon_beat.waiting)
+        ON CONFLICT (daemon) DO UPDATE
+       SET seen = excluded.seen, beat = excluded.beat, accepted = excluded.accepted, delivered = excluded.delivered,
+           deferred = excluded.deferred, failed = excluded.failed, destinations = excluded.destinations,
+           attempts = excluded.attempts, allowed = excluded.allowed, waiting = excluded.waiting
+     WHERE known.login = session_user
+    RETURNING known.started INTO since;
+    RETURN since;
+END $$;
+
+-- Removes the row of a daemon that stops.
+CREATE FUNCTION daemon_leave(me text) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+    DELETE FROM daemons WHERE daemon = me AND login = session_user
+$$;
 
 -- The transports that workers have, so that mail for any other is refused where it is queued. Each worker writes those of
 -- its queued.yaml when it starts and when it reloads, and renews `seen` every hour; one that no worker has had for 30 days

@@ -41,6 +41,9 @@ BEGIN
     GRANT EXECUTE ON FUNCTION acting_for, acted_for, acting_has, is_operator, may_review, review_checked, audit_takes_back
         TO pillarbox_smtpd, pillarbox_queued, pillarbox_reviewer, pillarbox_analyst, pillarbox_maintainer, pillarbox_application, pillarbox_agent;
 
+    -- Every daemon has a row in the register; a collector has an application's rights.
+    GRANT EXECUTE ON FUNCTION daemon_beat, daemon_leave TO pillarbox_smtpd, pillarbox_queued, pillarbox_application, pillarbox_agent;
+
     -- smtpd writes mail and reads none: not a body, not an address. Of a message whose id it knows it learns only that
     -- it is gone.
     GRANT INSERT (id, size, smtputf8, content, msgid, subject) ON messages TO pillarbox_smtpd;
@@ -101,7 +104,7 @@ BEGIN
         TO pillarbox_queued, pillarbox_maintainer;
 
     -- maintainers look after what is beside the mail, send dead letters again, and clean up after an export.
-    GRANT SELECT ON attempts, archive, dead_letters, notices, workers, workers_seen, transports, unserved, volumes_seen,
+    GRANT SELECT ON attempts, archive, dead_letters, notices, workers, workers_seen, daemons_seen, transports, unserved, volumes_seen,
         reports, report_minutes TO pillarbox_maintainer;
     GRANT SELECT, INSERT, UPDATE, DELETE ON schedules, suppressions, suspends, volumes TO pillarbox_maintainer;
     GRANT SELECT ON SEQUENCE queue_id_seq, attempts_id_seq TO pillarbox_maintainer;  -- figures look among the newest ids alone

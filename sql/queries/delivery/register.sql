@@ -1,4 +1,31 @@
--- Which workers run, and what each selects.
+-- Which daemons run, and what each worker selects.
+
+-- name: daemon_beat
+-- Says that this process is alive and what it has done; returns when it first said so.
+SELECT pillarbox.daemon_beat(%(daemon)s, %(kind)s, %(id)s, %(version)s, %(host)s, %(pid)s::integer, %(started)s::timestamptz, %(beat)s,
+                             %(accepted)s::bigint[], %(delivered)s::bigint[], %(deferred)s::bigint[], %(failed)s::bigint[],
+                             %(destinations)s::text[], %(attempts)s::integer[], %(allowed)s::integer[], %(waiting)s::integer[]) AS started
+
+-- name: daemon_leave
+-- A process that stops takes itself off the register.
+SELECT pillarbox.daemon_leave(%(daemon)s)
+
+-- name: daemon_seen
+-- Every process in the register, whether it is alive, and what it has done.
+SELECT daemon, kind, id, version, host, pid, started, seen, now() - seen AS silent, live, accepted, delivered, deferred, failed
+  FROM pillarbox.daemons_seen
+ ORDER BY array_position(ARRAY['smtpd', 'httpd', 'collect', 'queued'], kind), id, daemon
+
+-- name: daemon_destinations
+-- Where living workers deliver: attempts under way and allowed now, deliveries that wait in memory, and workers to which the
+-- destination does not answer; those with trouble or most in hand first.
+SELECT busy.destination, sum(busy.attempts)::bigint AS attempts, sum(busy.allowed)::bigint AS allowed, sum(busy.waiting)::bigint AS waiting,
+       count(*) AS workers, count(*) FILTER (WHERE busy.allowed = 0) AS dead
+  FROM pillarbox.daemons_seen, unnest(destinations, attempts, allowed, waiting) AS busy(destination, attempts, allowed, waiting)
+ WHERE live
+ GROUP BY busy.destination
+ ORDER BY 6 DESC, 4 DESC, 2 DESC, 1
+ LIMIT %(limit)s::bigint
 
 -- name: register_beat
 -- Says that this worker is alive and which rows it claims; returns when it first said so. Rows nobody has renewed for a

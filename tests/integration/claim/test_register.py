@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queued.claiming.register import Identity, Register, beat
+from queued.claiming.register import Register, beat
 from shared.config.queued.settings import Claim
 from shared.postgres import database
+from shared.postgres.presence import Identity
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import pytest
 
 from scripts import cli
 from scripts.commands import psql
-from scripts.version import version
 from shared.errors import DatabaseUnavailable, PillarboxError
 from shared.postgres.embedded import embedded
+from shared.version import version
 from tests.fixtures.database.operating import ROOT, write_config
 from tests.fixtures.waiting import PATIENCE
 

@@ -7,7 +7,6 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-import psycopg
 import pytest
 
 from scripts import cli
@@ -31,7 +30,7 @@ def status(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_the_status_screen_shows_every_part(
-    factory: Factory, status: Pillarbox, database: str, monkeypatch: pytest.MonkeyPatch
+    factory: Factory, status: Pillarbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     factory.rows(2)
     factory.rows(3, status="HOLD", received=datetime.now(UTC) - timedelta(hours=3))
@@ -39,9 +38,16 @@ def test_the_status_screen_shows_every_part(
     factory.sql(
         """INSERT INTO pillarbox.workers (worker, id, host, pid, where_condition, started, seen, beat, lease, poll)
            VALUES ('w1@h:1', 'w1', 'h', 1, 'true', now(), now(), '10s', '1m', '10s'),
-                  ('w1@h:0', 'w1', 'h', 0, 'true', now(), now() - interval '3 hours', '10s', '1m', '10s'),
-                  ('w2@h:0', 'w2', 'h', 0, 'true', now(), now() - interval '3 hours', '10s', '1m', '10s'),
                   ('w2@h:2', 'w2', 'h', 2, 'true', now(), now() - interval '2 hours', '10s', '1m', '10s')"""
+    )
+    factory.sql(
+        """INSERT INTO pillarbox.daemons
+           SELECT id || '@h:' || pid, kind, id, '1.2', 'h', pid, session_user, now(), now() - silent, '10s', counts,
+                  counts, counts, '{0,0,0}', '{}', '{}', '{}', '{}'
+             FROM (VALUES ('smtpd', 'smtpd', 5, '0s'::interval, '{0,0,9}'::bigint[]),
+                          ('queued', 'w1', 1, '0s', '{0,0,1}'),
+                          ('queued', 'w1', 0, '3h', '{0,0,7}'), ('queued', 'w2', 0, '3h', '{0,0,0}'),
+                          ('queued', 'w2', 2, '2h', '{0,0,0}')) AS d (kind, id, pid, silent, counts)"""
     )
     factory.sql(
         """INSERT INTO pillarbox.attempts (ts, queue__id, messages__id, retry_count, token, worker, transportid,
@@ -51,25 +57,25 @@ def test_the_status_screen_shows_every_part(
     )
     monkeypatch.setattr(table, "terminal_width", lambda: 80)
     monkeypatch.setenv("NO_COLOR", "1")
-    with psycopg.connect(database, application_name="pillarbox smtpd"):
-        lines = status.run().splitlines()
+    lines = status.run().splitlines()
     assert len(lines) <= 40
     words = {tuple(line.split()) for line in lines}
-    assert {("accepted", "2", "3", "3"), ("delivered", "1", "2", "2"), ("failed", "0", "0", "0")} <= words
+    assert {("accepted", "2", "3", "10"), ("delivered", "1", "2", "10"), ("failed", "0", "0", "0")} <= words
     assert ("HOLD", "3", "3h", "ago") in words
     assert "queue: 6 recipients" in lines
     [w1], [w2] = ([line for line in lines if line.startswith(f"{name} ")] for name in ("w1", "w2"))
     assert "alive since" in w1
     assert "silent for 2h" in w2, "the last start that is known"
     assert any(line.startswith("smtpd ") and line.endswith("does not answer on this host") for line in lines)
-    assert any(line.startswith("smtpd ") and "connected to PostgreSQL since" in line for line in lines)
+    assert any(line.startswith("smtpd ") and "1.2, alive since" in line for line in lines)
     assert not any("…" in line for line in lines)
     assert max(map(len, lines)) <= 80
     assert any(line.startswith("warn") and "w2@h:2 has been silent for 2h" in line for line in lines)
 
     answer = json.loads(status.run("--json"))
-    assert answer["accepted"] == {"one": 2, "five": 3, "fifteen": 3}
-    assert answer["attempts"] == {"delivered": {"one": 1, "five": 2, "fifteen": 2}}
+    assert answer["accepted"] == {"one": 2, "five": 3, "fifteen": 10, "more": False}
+    assert answer["attempts"]["delivered"] == {"one": 1, "five": 2, "fifteen": 10, "more": False}
+    assert [each["live"] for each in answer["daemons"] if each["kind"] == "smtpd"] == [True]
     assert answer["states"]["HOLD"]["recipients"] == 3
     assert [worker["live"] for worker in answer["workers"]].count(True) == 1
     assert "worker.live" in {finding["check"] for finding in answer["trouble"]}

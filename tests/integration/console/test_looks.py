@@ -41,6 +41,10 @@ _SEEN: Final = (
     ("dark", {"color_scheme": "dark", "viewport": {"width": 1280, "height": 800}}),
     ("narrow", {"color_scheme": "light", "viewport": {"width": 320, "height": 700}}),
 )
+#: Numbers in the rows of a table whose headings are not shown, and which have no words of their own.
+_BARE: Final = """[...document.querySelectorAll("table")].filter(table => table.tHead && !table.tHead.offsetHeight)
+    .flatMap(table => [...table.querySelectorAll("td.number")])
+    .filter(cell => cell.offsetHeight && !cell.querySelector(".lead")).map(cell => cell.parentNode.innerText)"""
 
 
 async def filled(api: Api, factory: Factory) -> dict[str, str]:
@@ -80,6 +84,7 @@ async def filled(api: Api, factory: Factory) -> dict[str, str]:
     await post(admin, "/console/account", "/console/keys", act="add", principal="ada", reason="a script")
     return {
         "sign-in": "sign-in",
+        "provider-away": "sign-in/provider?next=/console/queue",
         "now": "now",
         "queue": "queue",
         "queue-condition": "queue?condition=state%3DDEFER",
@@ -110,7 +115,7 @@ async def filled(api: Api, factory: Factory) -> dict[str, str]:
 
 
 def finished(factory: Factory) -> None:
-    """Some mail that is finished, a report, the last minutes of a stream, and workers that are alive."""
+    """Some mail that is finished, a report, the last minutes of a stream, and daemons of which one is silent."""
     factory.sql(
         """INSERT INTO pillarbox.archive (id, messages__id, actionid, finished, result, ts, senderlocalpart,
                   senderdomain, recipientlocalpart, recipientdomain, size, transportid, priority, retry_count,
@@ -142,6 +147,21 @@ def finished(factory: Factory) -> None:
                           ('queued-456', $$metadata->>'_partid' IN ('4','5','6') OR metadata->>'_partid' IS NULL$$))
                AS w(id, condition)"""
     )
+    factory.sql(
+        """INSERT INTO pillarbox.daemons
+           SELECT id || '@' || host || ':4711-1', kind, id, version, host, 4711, session_user,
+                  now() - interval '9 days', now() - silent, '1 h', accepted, delivered, '{2,9,31}', '{0,1,4}',
+                  destinations, attempts, allowed, waiting
+             FROM (VALUES ('smtpd', 'smtpd', 'mx1', '0.1.0', '0 s'::interval, '{1711,8300,24913}'::bigint[],
+                           '{0,0,0}'::bigint[], '{}'::text[], '{}'::int[], '{}'::int[], '{}'::int[]),
+                          ('httpd', 'httpd', 'mx1', '0.0.9', '0 s', '{12,60,187}', '{0,0,0}', '{}', '{}', '{}', '{}'),
+                          ('collect', 'collect', 'mx2', '0.1.0', '9 h', '{0,0,0}', '{0,0,0}', '{}', '{}', '{}', '{}'),
+                          ('queued', 'queued-123', 'mx1', '0.1.0', '0 s', '{0,0,0}', '{1703,8291,24877}',
+                           '{slow.example,relay.example,full.example}', '{2,18,0}', '{5,20,0}', '{40,0,0}'),
+                          ('queued', 'queued-456', 'mx1', '0.1.0', '0 s', '{0,0,0}', '{13,61,190}',
+                           '{slow.example}', '{1}', '{5}', '{0}'))
+               AS d(kind, id, host, version, silent, accepted, delivered, destinations, attempts, allowed, waiting)"""
+    )
 
 
 async def serious(page: Page) -> list[str]:
@@ -156,11 +176,12 @@ async def serious(page: Page) -> list[str]:
 
 @pytest.fixture
 async def api(system: System) -> AsyncIterator[Api]:
-    """An httpd whose content check answers."""
+    """An httpd whose content check answers, with a provider at which people sign in and which does not answer."""
     symbols = {"BAYES_SPAM": {"score": 5.1}, "R_SPF_FAIL": {"score": 1.0}}
     async with HttpPeer(verdict("reject", 14.2, symbols=symbols)) as peer:
         rules = {"policy": {"contentcheck": {"url": peer.url}}}
-        async with Api(system, await system.httpd(smtpd=rules)) as running:
+        oidc = {"issuer": "https://127.0.0.1:1", "audience": "pillarbox", "client": {"id": "console"}}
+        async with Api(system, await system.httpd(smtpd=rules, oidc=oidc)) as running:
             yield running
 
 
@@ -179,6 +200,8 @@ class Looks:
         wide = await page.evaluate("document.scrollingElement.scrollWidth - window.innerWidth")
         if wide > 0:
             self.wrong[f"{name} sticks out"] = wide
+        if bare := await page.evaluate(_BARE):
+            self.wrong[f"{name} has numbers of which nothing says what they are"] = bare
         if self._folder is not None:
             await page.screenshot(path=self._folder / f"{name}.png", full_page=False)
 

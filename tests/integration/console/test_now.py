@@ -63,6 +63,33 @@ async def test_the_page_shows_states_destinations_and_partitions_without_a_worke
         assert re.search(rf'{state}</a><td class="number">{count}<td>', page), state
 
 
+async def test_the_page_shows_what_daemons_report_about_themselves(api: Api, factory: Factory) -> None:
+    factory.rows(2)
+    factory.sql(
+        """INSERT INTO pillarbox.daemons
+           SELECT id || '@mx1:' || pid, 'queued', id, '0.0.9', 'mx1', pid, session_user, now(), now() - silent, '1 min',
+                  '{0,0,0}', '{10,200,70000}', '{0,0,0}', '{0,0,0}', '{slow.example,<b>.example}', '{2,0}', '{5,0}',
+                  '{40,0}'
+             FROM (VALUES ('w1', 1, '0 s'::interval), ('w2', 2, '0 s'), ('w2', 3, '1 h'), ('w3', 4, '2 h'))
+                  AS d(id, pid, silent)"""
+    )
+    client = await signed_in(api, "vera", "viewer")
+    page = (await client.get("/console/now")).text
+    rows = [re.sub(r"<[^>]+>", " ", row.partition("</tr>")[0]).split() for row in page.split("<tr>")]
+    assert ["delivered", "20", "400", "140,000"] in rows, "those that are alive, together"
+    assert ["accepted", "2", "2", "2"] in rows, "mail that no daemon has counted"
+    assert ["slow.example", "4", "10", "80", "2"] in rows
+    assert ["&lt;b&gt;.example", "does", "not", "answer", "0", "0", "0", "2"] in rows
+    daemons = [row[:4] for row in rows if "mx1" in row]
+    assert daemons == [
+        ["w1", "mx1", "0.0.9", "alive"],
+        ["w2", "mx1", "0.0.9", "alive"],
+        ["w3", "mx1", "0.0.9", "silent"],
+    ]
+    assert '<b class="error">0.0.9</b>' in page, "not the version of this httpd"
+    assert "none has signed on" in page, "smtpd"
+
+
 async def test_the_minutes_that_a_stream_counted_are_a_chart(api: Api, factory: Factory) -> None:
     client = await signed_in(api, "vera", "viewer")
     assert "The last hour" not in (await client.get("/console/now")).text
