@@ -87,7 +87,7 @@ BEGIN
     GRANT EXECUTE ON FUNCTION webhook_next, webhook_events, webhook_summarize, milestone_reported TO pillarbox_queued;
     -- It keeps its row of the register, and takes turns with other workers.
     GRANT SELECT, INSERT, UPDATE, DELETE ON workers TO pillarbox_queued;
-    GRANT SELECT ON workers_seen TO pillarbox_queued;
+    GRANT SELECT ON workers_seen, daemons_seen TO pillarbox_queued;
     GRANT SELECT, INSERT, UPDATE, DELETE ON transports TO pillarbox_queued;
     -- UPDATE, for the lock that withdrawing takes.
     GRANT SELECT, DELETE, UPDATE (noted) ON unserved TO pillarbox_queued;
