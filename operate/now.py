@@ -111,7 +111,7 @@ async def now(connection: database.Connection) -> Now:
         [_destination(row, suspends) for row in troubled],
         len(suspends),
         await database.fetch(connection, "register_seen"),
-        shown(daemons),
+        daemons,
         await database.fetch(connection, "daemon_destinations", limit=_BUSY),
         await database.fetch(connection, "now_minutes"),
     )
@@ -135,14 +135,6 @@ async def flow(connection: database.Connection, daemons: Sequence[database.Row],
         one, five, fifteen = map(max, here, there)
         found[name] = Flow(one, five, fifteen, more=row is not None and row.more)
     return found
-
-
-def shown(daemons: Sequence[database.Row]) -> list[database.Row]:
-    """Those alive; where none of a kind and id is, on one host, the one that was last."""
-    alive = {(row.kind, row.id, row.host) for row in daemons if row.live}
-    last = {(row.kind, row.id, row.host): row for row in sorted(daemons, key=lambda row: row.silent, reverse=True)}
-    gone = {row.daemon for place, row in last.items() if place not in alive}
-    return [row for row in daemons if row.live or row.daemon in gone]
 
 
 def _states(rows: Sequence[database.Row]) -> list[State]:

@@ -90,7 +90,7 @@ class Limits:
 CHECKS: Final[dict[str, str]] = {
     "daemon.live": (
         "Each process of smtpd, httpd and collect that signed on beats or has signed off. W: one is silent, and no "
-        "other of its kind is alive on its host."
+        "other of its kind has started on its host since."
     ),
     "daemon.versions": "All running daemons are one version of Pillarbox. W: they are not, as during an upgrade.",
     "worker.live": "Each worker of queued.yaml and of the register beats. W: one is silent or has never started.",

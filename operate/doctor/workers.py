@@ -93,7 +93,6 @@ def live(configured: Mapping[str, str], registered: Sequence[Registered]) -> lis
 
 def daemons(rows: Sequence[Row]) -> list[Finding]:
     """Processes beside the workers that do not beat, and whether all that do are one version. rows: daemon_seen."""
-    alive = {(row.kind, row.id, row.host) for row in rows if row.live}
     found = [
         Finding(
             "daemon.live",
@@ -102,7 +101,7 @@ def daemons(rows: Sequence[Row]) -> list[Finding]:
             "look at its log, and start it again",
         )
         for row in rows
-        if not row.live and row.kind != "queued" and (row.kind, row.id, row.host) not in alive
+        if not row.live and row.kind != "queued"
     ]
     if not found:
         others = sorted(row.daemon for row in rows if row.live and row.kind != "queued")

@@ -82,7 +82,7 @@ class Status(Shape):
     server: str = meaning("Of PostgreSQL.")
     now: datetime = meaning("The server's time.")
     listeners: list[ListenerSeen] = meaning("Every address of smtpd.yaml.")
-    daemons: list[DaemonSeen] = meaning("Every process of the register: smtpd, httpd, collect and queued.")
+    daemons: list[DaemonSeen] = meaning("Every process that runs or fell silent without a successor.")
     workers: list[WorkerSeen] = meaning("Every worker of the register.")
     accepted: Minutes = meaning("Recipients accepted, as the daemons counted or the newest 200,000 rows show.")
     attempts: dict[str, Minutes] = meaning("Attempts by outcome, likewise.")

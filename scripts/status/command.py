@@ -138,7 +138,7 @@ def _show(figures: Figures) -> None:
         ("smtpd", f"at {where}", "accepts connections" if accepts else "does not answer on this host")
         for where, accepts in figures.listeners.items()
     ]
-    for row in now.shown(figures.daemons):
+    for row in figures.daemons:
         state = f"alive since {time(row.started, brief=brief)}" if row.live else f"silent for {span(row.silent)}"
         daemons.append((row.id, f"on {row.host}", f"{row.version}, {state}"))
     if not any(row.kind == "queued" for row in figures.daemons):

@@ -23,14 +23,14 @@ SELECT w.*, w.seen > now() - 5 * w.beat AS live FROM workers w;
 
 -- Every process of smtpd, queued, httpd and collect that runs: which version it is, what it has done, and, of a worker, where
 -- it delivers. For people: nothing is decided by it. A process writes its row when it starts, renews it every `beat`, and
--- removes it when it stops. Only the login that wrote a row may change it, because applications may write one: a collector
--- has their rights.
+-- removes it when it stops. A collector has the rights of an application, so any application may write rows: as a collector, and
+-- never over the row of another login.
 CREATE TABLE daemons (
     daemon       text        PRIMARY KEY CHECK (length(daemon) <= 500),  -- id@host:pid-mark; of a worker as in workers.worker
     kind         text        NOT NULL CHECK (kind IN ('smtpd', 'queued', 'httpd', 'collect')),
-    id           text        NOT NULL,  -- of a worker its id in queued.yaml, else the kind
-    version      text        NOT NULL,
-    host         text        NOT NULL,
+    id           text        NOT NULL CHECK (length(id) <= 255),  -- of a worker its id in queued.yaml, else the kind
+    version      text        NOT NULL CHECK (length(version) <= 100),
+    host         text        NOT NULL CHECK (length(host) <= 255),
     pid          integer     NOT NULL,
     login        name        NOT NULL DEFAULT session_user,
     started      timestamptz NOT NULL,
@@ -47,7 +47,7 @@ CREATE TABLE daemons (
     attempts     integer[]   NOT NULL,
     allowed      integer[]   NOT NULL,
     waiting      integer[]   NOT NULL,
-    CHECK (cardinality(destinations) <= 50 AND cardinality(attempts) = cardinality(destinations)
+    CHECK (cardinality(destinations) <= 50 AND length(array_to_string(destinations, '')) <= 50 * 300 AND cardinality(attempts) = cardinality(destinations)
            AND cardinality(allowed) = cardinality(destinations) AND cardinality(waiting) = cardinality(destinations))
 ) WITH (fillfactor = 50);
 
@@ -56,7 +56,8 @@ CREATE VIEW daemons_seen AS
 SELECT d.*, d.seen > now() - 5 * d.beat AS live FROM daemons d;
 
 -- Writes or renews the row of a daemon; returns when it was first written. A crash of the server may lose it, and the next beat
--- writes it again, so it waits for no disk and no standby. Rows that nobody has renewed for a day are forgotten.
+-- writes it again, so it waits for no disk and no standby. Rows that were not renewed for a day are forgotten, and of one login
+-- all but the newest 500. A login is of a kind if it could do that daemon's work.
 CREATE FUNCTION daemon_beat(
     me text, kind text, id text, version text, host text, pid integer, started timestamptz, beat interval,
     accepted bigint[], delivered bigint[], deferred bigint[], failed bigint[],
@@ -67,8 +68,16 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 DECLARE
     since timestamptz;
 BEGIN
+    IF NOT (CASE daemon_beat.kind WHEN 'smtpd' THEN has_column_privilege(session_user, 'messages', 'content', 'INSERT')
+                                  WHEN 'queued' THEN has_table_privilege(session_user, 'queue', 'DELETE')
+                                  WHEN 'httpd' THEN has_function_privilege(session_user, 'act_as(text)', 'EXECUTE')
+                                  ELSE true END) THEN
+        RAISE EXCEPTION '% lacks the rights of %', session_user, daemon_beat.kind USING ERRCODE = 'insufficient_privilege';
+    END IF;
     PERFORM set_config('synchronous_commit', 'off', true);
-    DELETE FROM daemons WHERE seen < now() - interval '1 day' AND daemon <> me;
+    DELETE FROM daemons
+     WHERE daemon <> me AND (seen < now() - interval '1 day'
+           OR daemon IN (SELECT d.daemon FROM daemons d WHERE d.login = session_user ORDER BY d.seen DESC OFFSET 500));
     INSERT INTO daemons AS known
     VALUES (me, daemon_beat.kind, daemon_beat.id, daemon_beat.version, daemon_beat.host, daemon_beat.pid, session_user,
             coalesce(daemon_beat.started, now()), now(), daemon_beat.beat, daemon_beat.accepted, daemon_beat.delivered,

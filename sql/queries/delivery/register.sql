@@ -11,10 +11,15 @@ SELECT pillarbox.daemon_beat(%(daemon)s, %(kind)s, %(id)s, %(version)s, %(host)s
 SELECT pillarbox.daemon_leave(%(daemon)s)
 
 -- name: daemon_seen
--- Every process in the register, whether it is alive, and what it has done.
+-- Every process that is alive, and those that fell silent without another of their kind and id on that host having started
+-- since; and what each has done.
 SELECT daemon, kind, id, version, host, pid, started, seen, now() - seen AS silent, live, accepted, delivered, deferred, failed
-  FROM pillarbox.daemons_seen
+  FROM pillarbox.daemons_seen d
+ WHERE live OR NOT EXISTS (SELECT FROM pillarbox.daemons_seen later
+                            WHERE (later.kind, later.id, later.host) = (d.kind, d.id, d.host) AND later.started > d.seen
+                              AND later.daemon <> d.daemon)
  ORDER BY array_position(ARRAY['smtpd', 'httpd', 'collect', 'queued'], kind), id, daemon
+ LIMIT 1000
 
 -- name: daemon_destinations
 -- Where living workers deliver: attempts under way and allowed now, deliveries that wait in memory, and workers to which the

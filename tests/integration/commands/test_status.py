@@ -42,7 +42,8 @@ def test_the_status_screen_shows_every_part(
     )
     factory.sql(
         """INSERT INTO pillarbox.daemons
-           SELECT id || '@h:' || pid, kind, id, '1.2', 'h', pid, session_user, now(), now() - silent, '10s', counts,
+           SELECT id || '@h:' || pid, kind, id, '1.2', 'h', pid, session_user, now() - silent - interval '1m',
+                  now() - silent, '10s', counts,
                   counts, counts, '{0,0,0}', '{}', '{}', '{}', '{}'
              FROM (VALUES ('smtpd', 'smtpd', 5, '0s'::interval, '{0,0,9}'::bigint[]),
                           ('queued', 'w1', 1, '0s', '{0,0,1}'),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tests.fixtures.database.logins import Logins
 
 ME = Identity("mine", "host", 7, "abc")
+DAY = timedelta(days=1)
 
 
 @pytest.fixture(autouse=True)
@@ -83,11 +84,23 @@ async def test_a_process_registers_what_it_is_and_what_it_does(database: str, fa
         assert entries(factory) == [], "it stays away"
 
 
-@pytest.mark.parametrize("role", ["smtpd", "queued", "application", "agent"])
-async def test_the_rights_of_every_daemon_suffice(factory: Factory, logins: Logins, role: str) -> None:
-    async with running(logins.uri(role)) as mine:
+KINDS = {"smtpd": "smtpd", "queued": "queued", "agent": "httpd", "application": "collect"}
+
+
+@pytest.mark.parametrize("role", KINDS)
+async def test_each_daemon_may_register_as_what_it_is(factory: Factory, logins: Logins, role: str) -> None:
+    login = logins.uri(role)
+    async with running(login, KINDS[role]) as mine:
         await entered(factory)
         await mine.leave()
+    assert entries(factory) == []
+    refusals = list[str]()
+    with events.watched({"register.failed": [lambda fields: refusals.append(str(fields["error"]))]}):
+        for kind in set(KINDS.values()) - {KINDS[role], "collect"}:
+            refusals.clear()
+            async with running(login, kind):
+                await eventually(lambda: refusals, "the register refuses it")
+            assert f"lacks the rights of {kind}" in refusals[0]
     assert entries(factory) == []
 
 
@@ -97,7 +110,7 @@ async def test_a_login_changes_only_the_rows_that_it_wrote(database: str, factor
         with logins.session("application") as session:
             session.execute("SELECT pillarbox.daemon_leave(%s)", [str(ME)])
             session.execute(
-                """SELECT pillarbox.daemon_beat(%s, 'smtpd', 'x', '0', 'h', 1, NULL, '1 s', '{0,0,0}', '{0,0,0}',
+                """SELECT pillarbox.daemon_beat(%s, 'collect', 'x', '0', 'h', 1, NULL, '1 s', '{0,0,0}', '{0,0,0}',
                                                 '{0,0,0}', '{9,9,9}', '{}', '{}', '{}', '{}')""",
                 [str(ME)],
             )
@@ -106,6 +119,18 @@ async def test_a_login_changes_only_the_rows_that_it_wrote(database: str, factor
                     session.execute(statement.encode())
         [left] = entries(factory)
         assert (left.kind, left.failed, left.started) == ("queued", [0, 0, 0], first.started)
+
+
+async def test_a_login_has_at_most_five_hundred_rows(factory: Factory, logins: Logins) -> None:
+    with logins.session("application") as session:
+        for number in range(504):
+            session.execute(
+                """SELECT pillarbox.daemon_beat(%s, 'collect', 'x', '0', 'h', 1, NULL, '1 s', '{0,0,0}', '{0,0,0}',
+                                                '{0,0,0}', '{0,0,0}', '{}', '{}', '{}', '{}')""",
+                [f"x-{number:03}"],
+            )
+    assert 500 <= len(entries(factory)) <= 501
+    assert factory.one("SELECT min(daemon) FROM pillarbox.daemons") >= "x-003"
 
 
 async def test_a_lost_connection_is_logged_once_and_is_only_a_missed_beat(
@@ -133,25 +158,32 @@ async def test_all_four_daemons_are_registered_while_they_run(system: System) ->
     assert await system.value("SELECT count(*) FROM daemons") == 0
 
 
-def plant(patient: Patient, daemon: str, kind: str, *, of: str = "1.0", silent: timedelta = timedelta()) -> None:
+def plant(
+    patient: Patient, daemon: str, kind: str, *, of: str = "1.0", silent: timedelta = timedelta(), ran: timedelta = DAY
+) -> None:
+    """Write a row. of: its version; ran: since when it runs, or ran."""
     patient.factory.sql(
         """INSERT INTO pillarbox.daemons
-           VALUES (%(daemon)s, %(kind)s, %(kind)s, %(of)s, 'host', 1, session_user, now(), now() - %(silent)s, '1 min',
-                   '{0,0,0}', '{0,0,0}', '{0,0,0}', '{0,0,0}', '{}', '{}', '{}', '{}')""",
+           VALUES (%(daemon)s, %(kind)s, %(kind)s, %(of)s, 'host', 1, session_user, now() - %(ran)s,
+                   now() - %(silent)s, '1 min', '{0,0,0}', '{0,0,0}', '{0,0,0}', '{0,0,0}', '{}', '{}', '{}', '{}')""",
         daemon=daemon,
         kind=kind,
         of=of,
         silent=silent,
+        ran=ran,
     )
 
 
-async def test_doctor_reports_a_daemon_that_fell_silent_unless_another_took_its_place(patient: Patient) -> None:
+async def test_doctor_reports_a_daemon_that_fell_silent_unless_another_has_started_since(patient: Patient) -> None:
     assert (await patient.worst("daemon.live")).verdict is Severity.OK
     plant(patient, "smtpd@host:1-a", "smtpd", silent=timedelta(hours=2))
     finding = await patient.worst("daemon.live")
     assert finding.verdict is Severity.WARN
     assert "smtpd@host:1-a has been silent for 2h" in finding.found
-    plant(patient, "smtpd@host:2-b", "smtpd")
+    plant(patient, "smtpd@host:3-c", "smtpd", ran=timedelta(hours=3))
+    assert "smtpd@host:1-a" in (await patient.worst("daemon.live")).found, "it ran beside the other"
+    patient.factory.sql("DELETE FROM pillarbox.daemons WHERE daemon = 'smtpd@host:3-c'")
+    plant(patient, "smtpd@host:2-b", "smtpd", ran=timedelta(hours=1))
     finding = await patient.worst("daemon.live")
     assert (finding.verdict, finding.found) == (Severity.OK, "smtpd@host:2-b")
 
