@@ -39,10 +39,13 @@ _FEW: Final = 2  # cores on which one thread collects garbage as fast as several
 _PATIENCE: Final = 30.0  # seconds for Java to end
 _MEMORY: Final = re.compile(r"[1-9]\d*[kmgt]b?", re.IGNORECASE)
 #: Settings of every session; a server of Spark Connect takes these too.
-_ALWAYS: Final = {
+ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.python.filterPushdown.enabled": "true",
+    # A sum of counts stays one: rows with the same text are counted together, so that a text is made normal once and
+    # not for each row.
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.CollapseGroupedSumOfCount",
 }
 #: Settings for small tables: compiling or adapting a plan costs more than running it.
 SMALL: Final = {
@@ -76,8 +79,13 @@ def settings(master: str, memory: str | None, cores: int, free: int, *, small: b
     if memory is not None and not _MEMORY.fullmatch(memory):
         raise PillarboxError(f'--memory: "{memory}" is not a size; allowed: 512m, 2g')
     if master.startswith(CONNECT):
-        return dict(_ALWAYS)
-    chosen = _ALWAYS | {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
+        return dict(ALWAYS)
+    chosen = ALWAYS | {
+        "spark.log.level": "ERROR",
+        "spark.ui.showConsoleProgress": "false",
+        # Otherwise Java is asked about each operation of a column, to remember the line of Python that it is in.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+    }
     if master.startswith("local"):
         collector = "-XX:+UseSerialGC" if cores <= _FEW else "-XX:+UseParallelGC"
         chosen |= {

@@ -45,6 +45,38 @@ def test_ids_numbers_and_addresses_are_gaps_in_a_wording(spark: SparkSession) ->
     }
 
 
+def test_the_wording_of_a_rough_text_is_that_of_the_reply(spark: SparkSession) -> None:
+    from pyspark.sql import functions as f  # noqa: PLC0415
+
+    from scripts.analytics.report.texts import rough, wording  # noqa: PLC0415
+
+    replies = [
+        "451 4.7.500 Server busy. Try later from [198.51.100.1]. (S77714) [6077cdcbe20d.prod.example]",
+        "550 <a1.b-2+c3@x9-y.example>: no q-1a2b_c3 in [2001:db8::1a] 'x1 y2' \"z3 z4\" https://h0.example/p1?q=2",
+        "a-b-c4 and d5.e6/f7 or 8é g9é, -h1 i_2 3rd 4.5.6. :7: user2@",
+        "no such user",
+    ]
+    found = spark.createDataFrame([(each,) for each in replies], "reply string").select(
+        rough(f.col("reply")).alias("rough"),
+        wording(f.col("reply")).alias("whole"),
+        wording(rough(f.col("reply"))).alias("again"),
+    )
+    rows = found.collect()
+    assert [row.again for row in rows] == [row.whole for row in rows]
+    assert rows[0].rough == "0 0.0.0 Server busy. Try later from [0.0.0.0]. (0) [0.prod.example]"
+
+
+@pytest.mark.parametrize("table", ["destinations", "senders", "campaigns", "days", "by_hour", "replies"])
+def test_texts_are_made_normal_after_equal_ones_were_counted_together(spark: SparkSession, table: str) -> None:
+    """Spark would make one step of two, and apply patterns to each of ten million rows."""
+    from scripts.analytics.report.count_attempts import tables  # noqa: PLC0415
+    from scripts.analytics.source.columns import HISTORIES  # noqa: PLC0415
+
+    rows = spark.createDataFrame([], HISTORIES["attempts"].spark())
+    plan = tables(rows)[table]._jdf.queryExecution().optimizedPlan().toString()
+    assert plan.count("Aggregate [") == 2, plan
+
+
 def test_variants_of_a_wording_are_one_row_that_keeps_every_attempt(spark: SparkSession) -> None:
     from scripts.analytics.analyses.wordings import wordings  # noqa: PLC0415
 

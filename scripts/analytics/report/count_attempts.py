@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as f
 
 from scripts.analytics.analyses.marks import FEWEST, NO_CAMPAIGN, NULL_SENDER, UNKNOWN
-from scripts.analytics.report.texts import domain, provider, text, wording
+from scripts.analytics.report.texts import domain, provider, rough, text, wording
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -116,12 +116,10 @@ def _replies(attempts: DataFrame) -> DataFrame:
     """Failed and deferred attempts, by the reply without the parts that differ between messages."""
     troubled = attempts.where(f.col("outcome").isin("failed", "deferred"))
     codes = ("outcome", "reply_code", "reply_enhanced")
+    said = text("reply_text")
     return (
-        troubled.select(
-            *codes, text("reply_text").alias("example"), f.lower("recipientdomain").alias("recipientdomain")
-        )
-        .groupBy(*codes, "example", "recipientdomain")
-        .agg(f.count("*").alias("attempts"))
-        .groupBy(*codes, wording(f.col("example")).alias("wording"), "recipientdomain")
+        troubled.groupBy(*codes, rough(said).alias("rough"), f.lower("recipientdomain").alias("recipientdomain"))
+        .agg(f.count("*").alias("attempts"), f.min(said).alias("example"))
+        .groupBy(*codes, wording(f.col("rough")).alias("wording"), "recipientdomain")
         .agg(f.sum("attempts").alias("attempts"), f.min("example").alias("example"))
     )
