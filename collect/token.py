@@ -7,7 +7,7 @@ See: shared/security/account_token.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from shared.security.account_token import ACTIVATE, RECOVER, sign, sign_bound
 
@@ -20,8 +20,7 @@ ACTIONS: Final = (ACTIVATION, RECOVERY)
 PATHS: Final = {ACTIVATION: ACTIVATE, RECOVERY: RECOVER}
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """One token and its account, as a collector gets it."""
 
     id: int
@@ -52,5 +51,4 @@ class Signer:
 
 def in_order(rows: Iterable[Any]) -> list[Token]:
     """The tokens of a batch: recovery first, and of each action the oldest."""
-    tokens = [Token(*row) for row in rows]
-    return sorted(tokens, key=lambda token: (token.action != RECOVERY, token.id))
+    return sorted(map(Token._make, rows), key=lambda token: (token.action != RECOVERY, token.id))

@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -116,7 +115,7 @@ def preview(options: argparse.Namespace) -> int:
         }
     )
     templates = Templates(mail.templates, mail.language)
-    token = replace(SAMPLE, action=options.action, language=options.language)
+    token = SAMPLE._replace(action=options.action, language=options.language)
     composer = Composer(sample, templates, Signer(bytes(KEY_OCTETS)))
     text = templates.render(token.action, token.language, values(token, composer.link(token)))
     message = composer(token).content.decode(errors="replace").replace("\r\n", "\n")
