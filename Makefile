@@ -1,6 +1,6 @@
 # Pillarbox: the commands for development. Needs make, git and a Python; the rest is installed into .venv and .tools.
 .DEFAULT_GOAL := help
-.PHONY: help install demo up bench bench-accounts bench-analytics bench-core bench-smtpd bench-flow bench-http bench-poisoned bench-web bench-webhooks attack chaos chaos-apart chaos-mutants soak test test-all test-fast test-web test-operators test-postgres15 check format lock java package-test compose-test docs sbom audit deb peers clean ready-demo ready-test ready-docs
+.PHONY: help install demo up bench bench-accounts bench-analytics bench-core bench-smtpd bench-flow bench-http bench-poisoned bench-web bench-webhooks attack chaos chaos-apart chaos-mutants soak test test-all test-fast test-web test-operators test-postgres15 check format lock java package-test compose-test systemd-test docs sbom audit deb peers clean ready-demo ready-test ready-docs
 
 PY := .venv/bin/python
 PYTEST := JAVA_HOME="$(CURDIR)/.tools/java" $(PY) -m pytest
@@ -116,6 +116,9 @@ package-test: ready-test ready-docs  ## build the wheel, install it into an empt
 
 compose-test: ready-test  ## bring docker-compose.yml up, kill containers, take it down and upgrade it: no mail may be lost (root)
 	@$(PY) -m tests.package.compose_up
+
+systemd-test: ready-test  ## install the Debian package where systemd boots (a container), kill its daemons: no mail may be lost (root)
+	@$(PY) -m tests.package.systemd_up
 
 sbom: ready-demo  ## list what an installation consists of, with licences, in build/sbom.cdx.json (CycloneDX)
 	@sh scripts/dev/release.sh sbom build/sbom.cdx.json

@@ -48,6 +48,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser("init", help="write the configuration of a new host into a folder")
     parser.add_argument("folder", type=Path, metavar="DIR", help="missing or empty, such as /etc/pillarbox")
     parser.add_argument("--hostname", metavar="NAME", help="fully qualified, as other hosts know this one")
+    parser.add_argument(
+        "--listen", type=relay.read_host, metavar="ADDRESS[:PORT]", help="where smtpd accepts mail (127.0.0.1:2525)"
+    )
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--relay", type=relay.read_host, metavar="HOST[:PORT]", help="a smart host takes all mail")
     way.add_argument("--direct", action="store_true", help="mail goes straight to the recipients' hosts (MX)")
@@ -81,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     answer = answers.gather(options, socket.getfqdn())
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        published = _write(folder, answer, selector, options.database, (options.var or folder / "var").resolve())
+        published = _write(folder, answer, selector, options)
         smtpd, _ = load_both(folder)
         admin = options.admin or getpass.getuser()
         fault = _prepare(smtpd, admin)
@@ -93,7 +96,8 @@ def run(options: argparse.Namespace) -> int:
     _print(options, folder, answer, published, None if fault else admin, fault)
     if fault:
         add = f"pillarbox principal add {admin} --role admin --role sender --config {folder}"
-        left = f"the files are there; once PostgreSQL answers, type: pillarbox migrate --config {folder} && {add}"
+        left = f"pillarbox migrate --config {folder} && {add}"
+        left = f"the files are there; once PostgreSQL answers, as an account that it accepts, type: {left}"
         sys.stderr.write(f"pillarbox: {fault}\npillarbox: {left}\n")
     return os.EX_UNAVAILABLE if fault else os.EX_OK
 
@@ -108,8 +112,9 @@ def _clear(folder: Path, *, made: bool) -> None:
                 shutil.rmtree(each) if each.is_dir() else each.unlink()
 
 
-def _write(folder: Path, answer: Answers, selector: str, uri: str | None, var: Path) -> list[str]:
+def _write(folder: Path, answer: Answers, selector: str, options: argparse.Namespace) -> list[str]:
     """The files; the DNS records to publish."""
+    uri, var = options.database, (options.var or folder / "var").resolve()
     pair = certificate.self_signed(answer.hostname)
     tls = folder / "tls"
     tls.mkdir()
@@ -122,7 +127,11 @@ def _write(folder: Path, answer: Answers, selector: str, uri: str | None, var: P
     host = relay.quoted(answer.hostname)
     files = [relay.quoted(str(tls / f"{name}.pem")) for name in ("certificate", "privatekey")]
     tls_pair = "{{certificate: {}, privatekey: {}}}".format(*files)
-    _configure(folder, "smtpd", own | {"servers.default.hostname": host, "servers.default.tls": tls_pair})
+    accepts = {"servers.default.hostname": host, "servers.default.tls": tls_pair}
+    if options.listen is not None:
+        address, port = options.listen
+        accepts["servers.default.listeners"] = f"[{{address: {relay.quoted(address)}, port: {port or 25}}}]"
+    _configure(folder, "smtpd", own | accepts)
     sends = {"transports.default.hostname": host, "bounces.hostname": host, "signing.rules": f"[{', '.join(rules)}]"}
     if answer.relay is None:
         sends["transports.default.connection.mode"] = "mx"

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import smtplib
 import subprocess
@@ -19,26 +18,17 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from tests.package.docker import ENVIRONMENT, ROOT, TOOLS, docker, expect, make_bases, run
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-_TOOLS: Final = ROOT / ".tools/compose"
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
 _PROJECT: Final = "pillarbox-compose-test"
 _IMAGE: Final = "pillarbox-compose-test"
-_PATIENCE: Final = 600.0  # seconds for each expectation; what is measured is printed
-_ENVIRONMENT: Final = os.environ | {"PILLARBOX_IMAGE": _IMAGE, "DOCKER_BUILDKIT": "0", "COMPOSE_PROJECT_NAME": _PROJECT}
-
-
-def run(*words: str | Path, check: bool = True) -> str:
-    """What a program says on standard output; where it fails, all that it said ends this one."""
-    done = subprocess.run(words, cwd=ROOT, env=_ENVIRONMENT, capture_output=True, text=True, check=False)
-    if check and done.returncode:
-        sys.exit(f"compose-test: {' '.join(map(str, words))}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return done.stdout
+ENVIRONMENT.update(PILLARBOX_IMAGE=_IMAGE, DOCKER_BUILDKIT="0", COMPOSE_PROJECT_NAME=_PROJECT)
 
 
 class System:
@@ -99,40 +89,6 @@ class System:
         return self.accepted - set(self.arrived())
 
 
-def expect(what: str, holds: Callable[[], object]) -> float:
-    """Wait until it holds; the seconds that it took."""
-    began = time.monotonic()
-    while not holds():
-        if time.monotonic() - began > _PATIENCE:
-            sys.exit(f"compose-test: not within {_PATIENCE:.0f} s: {what}")
-        time.sleep(0.5)
-    return time.monotonic() - began
-
-
-@contextmanager
-def docker() -> Iterator[None]:
-    """A daemon: the one that answers, or one of our own for the block."""
-    if shutil.which("docker") is None:
-        sys.exit("compose-test: docker is missing (Debian: apt-get install docker.io)")
-    if answers():
-        yield
-        return
-    _TOOLS.mkdir(parents=True, exist_ok=True)
-    with (_TOOLS / "dockerd.log").open("w") as log:
-        daemon = subprocess.Popen(["dockerd"], stdout=log, stderr=log, start_new_session=True)
-        try:
-            expect("dockerd answers", answers)
-            yield
-        finally:
-            daemon.terminate()
-            daemon.wait()
-
-
-def answers() -> bool:
-    """Whether a Docker daemon does."""
-    return subprocess.run(["docker", "info"], capture_output=True, check=False).returncode == 0
-
-
 def prepared() -> tuple[str | Path, ...]:
     """Images are there; the words that start Compose."""
     pulled = all(
@@ -141,16 +97,16 @@ def prepared() -> tuple[str | Path, ...]:
     )
     if not pulled:
         print("compose-test: no image can be pulled; making the bases of Debian's packages …", flush=True)
-        run("sh", ROOT / "scripts/dev/base_images.sh", _TOOLS)
-        _ENVIRONMENT.update(PYTHON_IMAGE="pillarbox-base:trixie", POSTGRES_IMAGE="pillarbox-postgres:trixie")
-    base = _ENVIRONMENT.get("PYTHON_IMAGE", "python:3.13-slim")
+        make_bases()
+        ENVIRONMENT.update(PYTHON_IMAGE="pillarbox-base:trixie", POSTGRES_IMAGE="pillarbox-postgres:trixie")
+    base = ENVIRONMENT.get("PYTHON_IMAGE", "python:3.13-slim")
     print("compose-test: building the image …", flush=True)
     for tag in ("new", "latest"):
         run("docker", "build", "-q", "--network", "host", "--build-arg", f"PYTHON_IMAGE={base}",
             "--label", f"build={tag}", "-t", f"{_IMAGE}:{tag}", ".")  # fmt: skip
     if "version" in run("docker", "compose", "version", check=False):
         return ("docker", "compose")
-    return (_TOOLS / "docker-compose",)
+    return (TOOLS / "docker-compose",)
 
 
 def story(system: System) -> str:
@@ -186,7 +142,7 @@ def story(system: System) -> str:
     expect("what waited through `down` and `up` arrives", lambda: not system.missing())
     print(f"compose-test: {waiting} messages waited through `down` and `up`; all arrived", flush=True)
 
-    _ENVIRONMENT["PILLARBOX_IMAGE"] = f"{_IMAGE}:new"
+    ENVIRONMENT["PILLARBOX_IMAGE"] = f"{_IMAGE}:new"
     old = {service: system.container(service)["Image"] for service in ("smtpd", "queued-123", "queued-456", "httpd")}
     with sending(system):
         system.compose("run", "--rm", "migrate", "pillarbox", "migrate", "--phase", "pre", "--config", "/etc/pillarbox")

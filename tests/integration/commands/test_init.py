@@ -91,6 +91,17 @@ def test_the_certificate_is_of_the_host_and_its_key_is_private(
     ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(file, key)
 
 
+@pytest.mark.parametrize(
+    ("given", "address", "port"),
+    [("0.0.0.0", "0.0.0.0", 25), ("127.0.0.1:2500", "127.0.0.1", 2500)],  # noqa: S104
+)
+def test_smtpd_listens_where_it_is_told(database: str, tmp_path: Path, given: str, address: str, port: int) -> None:
+    folder = tmp_path / "etc"
+    assert init(folder, *HOST, "--direct", "--database", database, "--listen", given) == 0
+    [server] = load_smtpd(folder / "smtpd.yaml").servers
+    assert [(each.address, each.port) for each in server.listeners] == [(address, port)]
+
+
 def test_a_smart_host_has_its_login_in_a_private_file(
     database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
