@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import metadata
 
 
+@cache
 def version() -> str:
     """Such as 0.1.0; `unknown` where the code runs without having been installed."""
     try:
