@@ -90,7 +90,10 @@ class Presence:
     async def leave(self) -> None:
         """Remove the row; if PostgreSQL is away, five beats without news say the same."""
         self._left = True
-        await self._attempt(self._leave)
+        try:
+            await self._attempt(self._leave)
+        finally:
+            await self._close()
 
     async def _attempt(self, work: Callable[[database.Connection], Awaitable[None]]) -> None:
         try:

@@ -33,6 +33,7 @@ PARTS: Final = (
     "dispatcher",
     "heartbeat",
     "register",
+    "presence",
     "maintain",
     "vacuum",
     "hints",
