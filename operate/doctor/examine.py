@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from operate import partition_ids
-from operate.doctor import logins, queue, server, workers
+from operate.doctor import daemons, logins, queue, server, workers
 from operate.doctor.checks import Finding, Limits, Severity
 from operate.doctor.conditions import prove
 from operate.doctor.suspends import suspended
@@ -216,7 +216,7 @@ class Look:
         configured = {worker.id: worker.where for worker in self._queued.workers}
         partids = partition_ids.configured(self._smtpd)
         found = workers.live(configured, registered)
-        found += workers.daemons(await self._rows("daemon_seen"))
+        found += daemons.daemons(await self._rows("daemon_seen"))
 
         unknown = str(max((int(p) for p in partids if p and p.isdecimal()), default=0) + 1)
         asked = [*dict.fromkeys([*partids, unknown, *self._stray])]

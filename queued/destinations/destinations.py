@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from queued.destinations.destination import Busy, Destination, Rest, Waiting
 from queued.destinations.feedback import Steering
 from queued.waiting.deferral import LATEST, SOONEST, Deferral
-from shared.postgres.presence import Busy as Reported
+from shared.postgres.presence import InHand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -126,10 +126,10 @@ class Destinations:
         self._paced[line] = turn
         return Deferral(max(turn - now, SOONEST), wait.reason)
 
-    def busiest(self, most: int) -> list[Reported]:
+    def busiest(self, most: int) -> list[InHand]:
         """So many destinations at most that do not answer or have something in hand: those with most trouble first."""
         known = (
-            Reported(each.label, each.active, each.window.width, len(each.waiting))
+            InHand(each.label, each.active, each.window.width, len(each.waiting))
             for each in self._destinations.values()
             if each.recipients or each.window.dead
         )

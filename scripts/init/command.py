@@ -96,8 +96,8 @@ def run(options: argparse.Namespace) -> int:
     _print(options, folder, answer, published, None if fault else admin, fault)
     if fault:
         add = f"pillarbox principal add {admin} --role admin --role sender --config {folder}"
-        left = f"pillarbox migrate --config {folder} && {add}"
-        left = f"the files are there; once PostgreSQL answers, as an account that it accepts, type: {left}"
+        rest = f"pillarbox migrate --config {folder} && {add}"
+        left = f"the files are there; once PostgreSQL answers, as an account that it accepts, type: {rest}"
         sys.stderr.write(f"pillarbox: {fault}\npillarbox: {left}\n")
     return os.EX_UNAVAILABLE if fault else os.EX_OK
 

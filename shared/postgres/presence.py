@@ -49,7 +49,7 @@ class Identity:
         return f"{self.id}@{self.host}:{self.pid}-{self.mark}"
 
 
-class Busy(NamedTuple):
+class InHand(NamedTuple):
     """One destination of a worker: attempts under way and allowed (0: it does not answer), and deliveries that wait."""
 
     destination: str
@@ -62,7 +62,7 @@ class Presence:
     """One process's entry."""
 
     def __init__(
-        self, conninfo: str, kind: str, identity: Identity | None = None, busy: Callable[[], Sequence[Busy]] = tuple
+        self, conninfo: str, kind: str, identity: Identity | None = None, busy: Callable[[], Sequence[InHand]] = tuple
     ) -> None:
         """kind: smtpd, queued, httpd or collect. busy: the destinations to report, at most MOST."""
         self._conninfo = conninfo

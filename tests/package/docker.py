@@ -22,13 +22,13 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 #: Where what is made for Docker is kept.
 TOOLS: Final = ROOT / ".tools/compose"
 #: Of the programs that are run.
-ENVIRONMENT: Final = dict(os.environ)
+ENVIRONMENT: Final = os.environ | {"DOCKER_BUILDKIT": "0"}
 _PATIENCE: Final = 600.0  # seconds for each expectation; what is measured is printed
 
 
-def run(*words: str | Path, check: bool = True) -> str:
+def run(*words: str | Path, check: bool = True, stdin: str = "") -> str:
     """What a program says on standard output; where it fails, all that it said ends this one."""
-    done = subprocess.run(words, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, cwd=ROOT, env=ENVIRONMENT, input=stdin, capture_output=True, text=True, check=False)
     if check and done.returncode:
         sys.exit(f"{' '.join(map(str, words))}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
     return done.stdout

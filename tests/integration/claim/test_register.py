@@ -18,7 +18,7 @@ from queued.claiming.register import Register, beat
 from shared.config.queued.settings import Claim
 from shared.postgres import database
 from shared.postgres.presence import Identity
-from tests.fixtures.waiting import eventually
+from tests.fixtures.waiting import eventually, in_background
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -36,14 +36,11 @@ async def running(uri: str, *, size: int = 1, where: str = WHERE) -> AsyncIterat
     """A register that beats once a second as long as the block."""
     pool = await database.open_pool(uri, "register under test", size)
     register = Register(pool, ME, where, Claim.model_validate({"poll": "500ms", "lease": "3m"}), ["default"])
-    beating = asyncio.create_task(register.run())
     try:
-        yield register
+        async with in_background(register.run()):
+            yield register
     finally:
-        beating.cancel()
-        [ended] = await asyncio.gather(beating, return_exceptions=True)
         await pool.close()
-    assert isinstance(ended, asyncio.CancelledError), ended
 
 
 def entries(factory: Factory) -> list[Any]:

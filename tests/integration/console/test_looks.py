@@ -45,6 +45,10 @@ _SEEN: Final = (
 _BARE: Final = """[...document.querySelectorAll("table")].filter(table => table.tHead && !table.tHead.offsetHeight)
     .flatMap(table => [...table.querySelectorAll("td.number")])
     .filter(cell => cell.offsetHeight && !cell.querySelector(".lead")).map(cell => cell.parentNode.innerText)"""
+#: Cells without content in rows of a table whose headings are not shown, which take a line of their own.
+_GAPS: Final = """[...document.querySelectorAll("table")].filter(table => table.tHead && !table.tHead.offsetHeight)
+    .flatMap(table => [...table.querySelectorAll("td:empty")])
+    .filter(cell => cell.offsetHeight).map(cell => cell.parentNode.innerText)"""
 
 
 async def filled(api: Api, factory: Factory) -> dict[str, str]:
@@ -200,6 +204,8 @@ class Looks:
         wide = await page.evaluate("document.scrollingElement.scrollWidth - window.innerWidth")
         if wide > 0:
             self.wrong[f"{name} sticks out"] = wide
+        if gaps := await page.evaluate(_GAPS):
+            self.wrong[f"{name} has lines for empty cells"] = gaps
         if bare := await page.evaluate(_BARE):
             self.wrong[f"{name} has numbers of which nothing says what they are"] = bare
         if self._folder is not None:

@@ -1,11 +1,10 @@
 """test_daemons — the register of daemons: what each process writes into it, and what doctor reads from it
 
-See: shared/postgres/presence.py; sql/schema/13_register.sql; operate/doctor/workers.py.
+See: shared/postgres/presence.py; sql/schema/13_register.sql; operate/doctor/daemons.py.
 """
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -16,9 +15,9 @@ import pytest
 from operate.doctor.checks import Severity
 from shared.observe import events
 from shared.postgres import presence
-from shared.postgres.presence import Busy, Identity, Presence
+from shared.postgres.presence import Identity, InHand, Presence
 from shared.version import version
-from tests.fixtures.waiting import eventually
+from tests.fixtures.waiting import eventually, in_background
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -39,16 +38,11 @@ def beat(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def running(uri: str, kind: str = "queued", *busy: Busy) -> AsyncIterator[Presence]:
+async def running(uri: str, kind: str = "queued", *busy: InHand) -> AsyncIterator[Presence]:
     """A process that is in the register as long as the block."""
     found = Presence(uri, kind, ME, lambda: busy)
-    beating = asyncio.create_task(found.run())
-    try:
+    async with in_background(found.run()):
         yield found
-    finally:
-        beating.cancel()
-        [ended] = await asyncio.gather(beating, return_exceptions=True)
-    assert isinstance(ended, asyncio.CancelledError), ended
 
 
 def entries(factory: Factory) -> list[Any]:
@@ -62,7 +56,7 @@ async def entered(factory: Factory) -> Any:
 
 
 async def test_a_process_registers_what_it_is_and_what_it_does(database: str, factory: Factory) -> None:
-    async with running(database, "queued", Busy("mx.example", 3, 0, 12), Busy("b.example", 1, 20, 0)) as mine:
+    async with running(database, "queued", InHand("mx.example", 3, 0, 12), InHand("b.example", 1, 20, 0)) as mine:
         first = await entered(factory)
         assert (first.daemon, first.kind, first.id, first.host, first.pid) == (str(ME), "queued", "mine", "host", 7)
         assert first.version == version()
@@ -80,7 +74,7 @@ async def test_a_process_registers_what_it_is_and_what_it_does(database: str, fa
         assert entries(factory)[0].started == first.started
         await mine.leave()
         assert entries(factory) == []
-        await asyncio.sleep(0.3)
+        await mine._attempt(mine._beat)
         assert entries(factory) == [], "it stays away"
 
 
@@ -136,11 +130,12 @@ async def test_a_login_has_at_most_five_hundred_rows(factory: Factory, logins: L
 async def test_a_lost_connection_is_logged_once_and_is_only_a_missed_beat(
     database: str, factory: Factory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(database):
+    async with running(database) as mine:
         first = await entered(factory)
         factory.sql("ALTER TABLE pillarbox.daemons RENAME TO daemons_away")
         await eventually(lambda: "register.failed" in caplog.text, "the missed beat is logged")
-        await asyncio.sleep(0.5)
+        for _ in range(3):
+            await mine._attempt(mine._beat)
         assert caplog.text.count("register.failed") == 1
         factory.sql("ALTER TABLE pillarbox.daemons_away RENAME TO daemons")
         factory.terminate("pillarbox queued register")

@@ -16,6 +16,7 @@ import pytest
 
 from queued import schedule
 from shared.postgres import database as db
+from tests.fixtures.waiting import in_background
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -202,16 +203,13 @@ async def test_mail_is_queued_at_its_time_and_not_at_the_next_glance(
 
 async def test_an_outage_delays_an_occurrence(factory: Factory, heard: Heard) -> None:
     pool = await db.open_pool(factory.uri, "scheduler", 1)
-    running = asyncio.create_task(schedule.run(pool))
     try:
-        factory.terminate("scheduler")
-        scheduled(factory)
-        await heard.wait("schedule.sent")
+        async with in_background(schedule.run(pool)):
+            factory.terminate("scheduler")
+            scheduled(factory)
+            await heard.wait("schedule.sent")
     finally:
-        running.cancel()
-        [ended] = await asyncio.gather(running, return_exceptions=True)
         await pool.close()
-    assert isinstance(ended, asyncio.CancelledError), ended
 
 
 async def test_an_occurrence_with_a_rolled_back_transaction_is_sent_later(

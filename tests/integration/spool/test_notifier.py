@@ -6,7 +6,6 @@ See: sql/README.md, "Hints".
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from shared.postgres import database, notifier
 from shared.postgres.notifier import Notifier
 from tests.fixtures.database.listening import LISTEN, first
 from tests.fixtures.peers.proxy import relaying
+from tests.fixtures.waiting import in_background
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,13 +31,8 @@ NAME = "notifier under test"
 @asynccontextmanager
 async def running(uri: str) -> AsyncIterator[Notifier]:
     made = Notifier(uri, NAME)
-    task = asyncio.create_task(made.run())
-    try:
+    async with in_background(made.run()):
         yield made
-    finally:
-        task.cancel()
-        [ended] = await asyncio.gather(task, return_exceptions=True)
-    assert isinstance(ended, asyncio.CancelledError), ended
 
 
 async def test_notifications_queued_during_a_commit_are_sent_together(

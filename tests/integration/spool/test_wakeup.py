@@ -15,7 +15,7 @@ from shared.postgres import database as db
 from shared.postgres import wakeup
 from tests.fixtures.daemons.submissions import recipient, running_spool, submission
 from tests.fixtures.heard import until
-from tests.fixtures.waiting import PATIENCE
+from tests.fixtures.waiting import PATIENCE, in_background
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -47,14 +47,9 @@ class Rung(asyncio.Event):
 async def listening(uri: str, name: str, where: str) -> AsyncIterator[Rung]:
     """A listener that has heard of its own beginning."""
     due = Rung()
-    running = asyncio.create_task(wakeup.listen(uri, name, where, due))
-    try:
+    async with in_background(wakeup.listen(uri, name, where, due)):
         await due.heard()
         yield due
-    finally:
-        running.cancel()
-        [ended] = await asyncio.gather(running, return_exceptions=True)
-    assert isinstance(ended, asyncio.CancelledError), ended
 
 
 def concerns_asked(factory: Factory, name: str) -> object:

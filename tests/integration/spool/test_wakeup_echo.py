@@ -15,7 +15,7 @@ from shared.postgres import wakeup
 from tests.fixtures.heard import until
 from tests.fixtures.peers.pooler import pooling
 from tests.fixtures.peers.proxy import relaying
-from tests.fixtures.waiting import PATIENCE
+from tests.fixtures.waiting import PATIENCE, in_background
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -50,17 +50,13 @@ async def probed(listening: str, sending: str, where: str = "metadata->>'_partid
     """A listener over one URI with echoes sent over the other."""
     pool = await db.open_pool(sending, "echoes", 2)
     woken = Woken()
-    running = asyncio.create_task(
-        wakeup.listen(listening, "listener", where, woken, missed=woken.miss, pool=pool, probe=OFTEN)
-    )
+    part = wakeup.listen(listening, "listener", where, woken, missed=woken.miss, pool=pool, probe=OFTEN)
     try:
-        await woken.heard()
-        yield woken
+        async with in_background(part):
+            await woken.heard()
+            yield woken
     finally:
-        running.cancel()
-        [ended] = await asyncio.gather(running, return_exceptions=True)
         await pool.close()
-    assert isinstance(ended, asyncio.CancelledError), ended
 
 
 async def echoed(uri: str, senders: int = 1) -> None:
