@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email import policy
 from email.headerregistry import Address as Mailbox
 from email.message import EmailMessage
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 from collect.templates import values
 from collect.token import RECOVERY
 from shared.mail.address import parse
+from shared.mail.header_policy import ASCII, UTF8
 
 if TYPE_CHECKING:
     from collect.templates import Templates
@@ -59,10 +59,9 @@ class Composer:
         """The message for a token, in the language of its account or in this one."""
         recipient = parse(token.email)
         text = self._templates.render(token.action, language or token.language, values(token, self.link(token)))
-        written = policy.SMTP if str(recipient).isascii() else policy.SMTPUTF8
-        message = EmailMessage(policy=written)
+        message = EmailMessage(ASCII if str(recipient).isascii() else UTF8)
         sender = parse(self.sender)
-        message["From"] = Mailbox(self._mail.name or "", addr_spec=self.sender)
+        message["From"] = str(Mailbox(self._mail.name or "", addr_spec=self.sender))
         message["To"] = Mailbox(addr_spec=str(recipient))
         message["Subject"] = text.subject
         message["Date"] = datetime.fromtimestamp(token.created_at, UTC)
@@ -74,7 +73,7 @@ class Composer:
         message.set_boundary(f"=_{name}")
         return Message(
             recipient=str(recipient),
-            content=message.as_bytes(policy=written),
+            content=message.as_bytes(),
             key=f"account-token:{self._installation}:{token.id}",
             priority=_URGENT if token.action == RECOVERY else _NORMAL,
             jobid=f"account {token.action}",

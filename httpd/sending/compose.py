@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import mimetypes
 from base64 import b64decode
-from email import policy
 from email.headerregistry import Address as HeaderAddress
 from email.message import EmailMessage
 from email.utils import format_datetime
 from typing import TYPE_CHECKING
 
 from httpd.sending.mailbox import read_mailbox
+from shared.mail.header_policy import ASCII, UTF8
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 def compose(send: Send, message_id: str, now: datetime, *, international: bool) -> bytes:
     """The octets of the message; international: its header may hold UTF-8 (RFC 6532)."""
-    message = EmailMessage(policy.SMTPUTF8 if international else policy.SMTP)
-    message["From"] = _shown(read_mailbox(send.sender))
+    message = EmailMessage(UTF8 if international else ASCII)
+    message["From"] = str(_shown(read_mailbox(send.sender)))
     message["To"] = _listed(send.to)
     if send.cc:
         message["Cc"] = _listed(send.cc)
