@@ -44,6 +44,11 @@ def _text(text: str) -> str:
     return text
 
 
+def _mailbox(text: str) -> str:
+    read_mailbox(text)
+    return text
+
+
 def _octets(text: str) -> str:
     try:
         b64decode(text, validate=True)
@@ -73,7 +78,7 @@ def _key(name: str) -> str:
 
 
 Line = Annotated[str, AfterValidator(_line), Field(max_length=998)]
-Address = Annotated[str, AfterValidator(lambda text: str(read_mailbox(text)) and text), Field(max_length=998)]
+Address = Annotated[str, AfterValidator(_mailbox), Field(max_length=998)]
 Base64 = Annotated[str, AfterValidator(_octets)]
 Key = Annotated[str, AfterValidator(_key), Field(min_length=1, max_length=255)]
 Addresses = Annotated[list[Address], Field(max_length=1000)] | Address

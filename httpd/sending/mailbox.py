@@ -8,6 +8,7 @@ See: RFC 5322 section 3.4; shared/mail/address.py for the address.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from shared.mail.address import AddressRefused, parse
@@ -27,6 +28,7 @@ class Mailbox(NamedTuple):
     address: Address
 
 
+@lru_cache(maxsize=4096)  # it is checked, then sent to; and senders come again
 def read_mailbox(text: str) -> Mailbox:
     """The mailbox that a text names."""
     if _CONTROL.search(text):

@@ -14,6 +14,7 @@ import re
 import sys
 import time
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from shared.errors import in_words
@@ -127,12 +128,17 @@ def quote(value: object) -> str:
     return f'"{escaped}"'
 
 
+@lru_cache(maxsize=2)  # of all lines of a second
+def _stamp(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+
+
 class Line(logging.Formatter):
     """`2026-11-21T07:00:00.123Z info spool.committed id=… recipients=3` (logfmt)."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One record, one line."""
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        stamp = _stamp(int(record.created))
         text = record.getMessage()
         fields: dict[str, object] = getattr(record, "fields", {})
         words = [
@@ -148,6 +154,10 @@ class Line(logging.Formatter):
 
 def setup(level: str) -> None:
     """Send the log of this process to standard error; `level` is debug, info, warning or error."""
+    # What no line has: the caller, its thread, process and task (logging's HOWTO, "Optimization").
+    logging._srcfile = None  # noqa: SLF001
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging.logAsyncioTasks = False  # type: ignore[attr-defined]
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Line())
     root = logging.getLogger()

@@ -17,6 +17,7 @@ UNKNOWN: Final = "unknown"
 _HOST: Final = (32, 64)
 
 
+@lru_cache(maxsize=1024)  # a client sends more than one message
 def parsed(address: str) -> IPv4Address | IPv6Address | None:
     """An address without its zone, an IPv4-mapped one as IPv4; None if it is none."""
     try:

@@ -74,7 +74,7 @@ def received(seen: Seen, message_id: UUID, now: datetime) -> bytes:
         lines.append(f"\tfor <{shown}>")
     if seen.priority is not None:
         lines[-1] += f" PRIORITY {seen.priority}"
-    lines[-1] += f"; {format_datetime(now)}"
+    lines[-1] += f"; {_date(now.replace(microsecond=0))}"
     return "\r\n".join(lines).encode() + b"\r\n"
 
 
@@ -87,7 +87,7 @@ def missing(
     """
     fields = []
     if b"date" not in names:
-        fields.append(f"Date: {format_datetime(now)}\r\n")
+        fields.append(f"Date: {_date(now.replace(microsecond=0))}\r\n")
     if b"message-id" not in names:
         fields.append(f"Message-ID: <{own_msgid(message_id, hostname)}>\r\n")
     if sender is not None and adds_from(names, sender, smtputf8=smtputf8):
@@ -121,6 +121,11 @@ def with_keyword(*, extended: bool, tls: bool, authenticated: bool, smtputf8: bo
 @lru_cache(maxsize=1024)  # our own name in every field, and those of clients that come again
 def _word(text: str) -> str:
     return _UNSAFE.sub("?", text[:_WORD_LIMIT]) or "unknown"
+
+
+@lru_cache(maxsize=2)  # of all messages of a second
+def _date(second: datetime) -> str:
+    return format_datetime(second)
 
 
 def _address(address: Address, *, smtputf8: bool) -> str | None:
