@@ -62,7 +62,8 @@ bench-web: ready-test  ## measure the console over a million queued recipients, 
 bench-webhooks: ready-demo  ## measure the events that a webhook takes in a second
 	@$(PY) -m scripts.bench.webhooks $(ARGS)
 
-bench-accounts: ready-demo  ## measure the collector of account mail, compared with a bare loop over the same tokens
+bench-accounts: ready-demo  ## measure mail queued by SQL, and the collector of account mail beside a bare loop over the same tokens
+	@$(PY) -m scripts.bench.enqueue
 	@$(PY) -m scripts.bench.accounts $(ARGS)
 
 bench-core: ready-demo  ## measure the queue core, compared with pgmq (PGMQ_SQL=FILE) and PgQueuer
