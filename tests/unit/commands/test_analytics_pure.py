@@ -63,9 +63,9 @@ def test_a_row_longer_than_the_parse_block_is_read(octets: int) -> None:
 def test_a_local_spark_compiles_nothing_for_little_history_and_a_cluster_keeps_its_own_settings() -> None:
     chosen, usual = (session.settings("local[1]", None, 2, 1 << 30, small=small) for small in (True, False))
     assert chosen.items() >= session.SMALL.items()
-    assert chosen["spark.driver.extraJavaOptions"] == "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    assert chosen["spark.driver.extraJavaOptions"] == f"-XX:+UseSerialGC {session.UNVERIFIED} -XX:TieredStopAtLevel=1"
     assert "spark.sql.codegen.wholeStage" not in usual
-    assert usual["spark.driver.extraJavaOptions"] == "-XX:+UseSerialGC"
+    assert usual["spark.driver.extraJavaOptions"] == f"-XX:+UseSerialGC {session.UNVERIFIED}"
     for master in ("spark://cluster:7077", "sc://server"):
         assert session.settings(master, None, 2, 1 << 30, small=True) == session.settings(master, None, 2, 1 << 30)
 
