@@ -1,8 +1,10 @@
 """mailbox — reads `Name <address>` and `address`
 
-Guarantees: pure; one reading for each text, so that what is checked is what is sent. A name has no control character.
+Guarantees: pure; one reading for each text, so that what is checked is what is sent. A name has no control character,
+    and encoded words in it are what they mean: written as they come, the email package would decode them without
+    quotes, and a comma in one would begin another mailbox.
 Raises: ValueError in words for the client.
-See: RFC 5322 section 3.4; shared/mail/address.py for the address.
+See: RFC 5322 section 3.4; RFC 2047 (encoded words); shared/mail/address.py for the address.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from shared.mail.address import AddressRefused, parse
+from shared.mail.decode import without_words
 
 if TYPE_CHECKING:
     from shared.mail.message import Address
@@ -35,7 +38,11 @@ def read_mailbox(text: str) -> Mailbox:
         raise ValueError(f"has a control character; {_ALLOWED}")
     match = _NAMED.fullmatch(text)
     quoted, plain, inner = match.groups() if match else (None, "", text.strip())
-    name = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else (plain or "").strip()
+    name = without_words(re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else (plain or "").strip())
+    if _CONTROL.search(name):
+        raise ValueError(f"has a control character; {_ALLOWED}")
+    if "=?" in name:
+        raise ValueError(f"has a name with an encoded word in another one; {_ALLOWED}")
     try:
         return Mailbox(name, parse(inner or ""))
     except AddressRefused as reason:

@@ -51,6 +51,8 @@ def _mailbox(text: str) -> str:
     localpart, _, domain = address_of(_line(text)).rpartition("@")
     if not localpart or not domain:
         raise ValueError(f"{text[:100]!r} is not an address; allowed: user@example.com or Name <user@example.com>")
+    if "=?" in text:  # composed, it would be decoded, and a comma in it would begin another mailbox
+        raise ValueError(f"{text[:100]!r} has an encoded word; allowed: the name as it is read")
     return text
 
 

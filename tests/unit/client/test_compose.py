@@ -111,6 +111,7 @@ def test_the_schema_has_the_names_of_the_api() -> None:
         ({"to": "ann"}, "to"),
         ({"to": []}, "to"),
         ({"sender": "Shop\n<shop@example.com>"}, "sender"),
+        ({"to": "=?utf-8?q?ceo=40b.example=2C_=C3=BC?= <ann@example.net>"}, "encoded word"),
         ({"headers": {"Bcc": "x@example.com"}}, "headers"),
         ({"headers": {"X-A": "a\nb"}}, "headers"),
         ({"headers": {"X A": "a"}}, "headers"),
