@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from collect.templates import values
 from collect.token import RECOVERY
-from shared.mail.address import parse
+from shared.mail.address import parse, parse_shown
 from shared.mail.header_policy import ASCII, UTF8
 
 if TYPE_CHECKING:
@@ -57,11 +57,11 @@ class Composer:
 
     def __call__(self, token: Token, language: str | None = None) -> Message:
         """The message for a token, in the language of its account or in this one."""
-        recipient = parse(token.email)
+        recipient = parse_shown(token.email)
         text = self._templates.render(token.action, language or token.language, values(token, self.link(token)))
         message = EmailMessage(ASCII if str(recipient).isascii() else UTF8)
         sender = parse(self.sender)
-        message["From"] = str(Mailbox(self._mail.name or "", addr_spec=self.sender))
+        message["From"] = Mailbox(self._mail.name or "", addr_spec=self.sender)
         message["To"] = Mailbox(addr_spec=str(recipient))
         message["Subject"] = text.subject
         message["Date"] = datetime.fromtimestamp(token.created_at, UTC)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def compose(send: Send, message_id: str, now: datetime, *, international: bool) -> bytes:
     """The octets of the message; international: its header may hold UTF-8 (RFC 6532)."""
     message = EmailMessage(UTF8 if international else ASCII)
-    message["From"] = str(_shown(read_mailbox(send.sender)))
+    message["From"] = _shown(read_mailbox(send.sender))
     message["To"] = _listed(send.to)
     if send.cc:
         message["Cc"] = _listed(send.cc)
@@ -88,4 +88,6 @@ def _listed(given: list[str] | str) -> tuple[HeaderAddress, ...]:
 
 
 def _shown(mailbox: Mailbox) -> HeaderAddress:
+    if mailbox.address.localpart.startswith('"'):  # HeaderAddress would quote it once more
+        return HeaderAddress(mailbox.name, addr_spec=str(mailbox.address))
     return HeaderAddress(mailbox.name, mailbox.address.localpart, mailbox.address.domain)

@@ -78,7 +78,7 @@ def _key(name: str) -> str:
 
 
 Line = Annotated[str, AfterValidator(_line), Field(max_length=998)]
-Address = Annotated[str, AfterValidator(_mailbox), Field(max_length=998)]
+Address = Annotated[str, Field(max_length=998), AfterValidator(_mailbox)]  # its reader keeps what it has read
 Base64 = Annotated[str, AfterValidator(_octets)]
 Key = Annotated[str, AfterValidator(_key), Field(min_length=1, max_length=255)]
 Addresses = Annotated[list[Address], Field(max_length=1000)] | Address

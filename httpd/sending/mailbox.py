@@ -13,7 +13,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from shared.mail.address import AddressRefused, parse
+from shared.mail.address import AddressRefused, parse_shown
 from shared.mail.decode import without_words
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Mailbox(NamedTuple):
     address: Address
 
 
-@lru_cache(maxsize=4096)  # it is checked, then sent to; and senders come again
+@lru_cache(maxsize=1024)  # it is checked, then sent to; and senders come again
 def read_mailbox(text: str) -> Mailbox:
     """The mailbox that a text names."""
     if _CONTROL.search(text):
@@ -44,6 +44,6 @@ def read_mailbox(text: str) -> Mailbox:
     if "=?" in name:
         raise ValueError(f"has a name with an encoded word in another one; {_ALLOWED}")
     try:
-        return Mailbox(name, parse(inner or ""))
+        return Mailbox(name, parse_shown(inner or ""))
     except AddressRefused as reason:
         raise ValueError(f"is not an address: {reason}; {_ALLOWED}") from None

@@ -67,6 +67,18 @@ def parse(text: str) -> Address:
     return Address(localpart, _domain(domain))
 
 
+def parse_shown(text: str) -> Address:
+    """The same, for an address that a header field shows.
+
+    No encoded word is allowed (RFC 2047 section 5): the email package would decode it, and a comma in it would begin
+    another mailbox.
+    """
+    address = parse(text)
+    if "=?" in address.localpart:
+        raise AddressRefused("encoded word in local-part")
+    return address
+
+
 def least_quoted(localpart: str) -> str:
     r"""The local-part with as few quotes as possible: `"a"` and `"\a"` are `a` (RFC 5321 section 4.1.2)."""
     if not _QUOTED_STRING.fullmatch(localpart):

@@ -8,7 +8,7 @@ See: RFC 5322, RFC 2047, RFC 6532; https://docs.python.org/3/library/email.polic
 
 from __future__ import annotations
 
-from email.headerregistry import BaseHeader
+from email.headerregistry import Address, BaseHeader
 from email.policy import SMTP, EmailPolicy
 from functools import lru_cache
 from typing import Any, Final
@@ -25,7 +25,9 @@ class _Once(EmailPolicy):
         return _max_count(name)
 
     def header_store_parse(self, name: str, value: Any) -> tuple[str, Any]:
-        """As EmailPolicy's."""
+        """As EmailPolicy's, which parses the text of a mailbox as well."""
+        if type(value) is Address:
+            value = str(value)
         if type(value) is str and len(value) <= _LONGEST:
             return _parsed(self, name, value)
         return super().header_store_parse(name, value)
@@ -34,10 +36,10 @@ class _Once(EmailPolicy):
         """As EmailPolicy's. A field keeps its own octets: equal values may have been written differently."""
         if not isinstance(value, BaseHeader):
             return super().fold_binary(name, value)
-        kept: dict[str, bytes] = vars(value).setdefault("_octets", {})
-        if name not in kept:
-            kept[name] = super().fold_binary(name, value)
-        return kept[name]
+        kept: dict[_Once, bytes] = vars(value).setdefault("_octets", {})
+        if self not in kept:
+            kept[self] = super().fold_binary(name, value)
+        return kept[self]
 
 
 @lru_cache(_FIELDS)

@@ -74,7 +74,7 @@ def received(seen: Seen, message_id: UUID, now: datetime) -> bytes:
         lines.append(f"\tfor <{shown}>")
     if seen.priority is not None:
         lines[-1] += f" PRIORITY {seen.priority}"
-    lines[-1] += f"; {_date(now.replace(microsecond=0))}"
+    lines[-1] += f"; {_date(now)}"
     return "\r\n".join(lines).encode() + b"\r\n"
 
 
@@ -87,7 +87,7 @@ def missing(
     """
     fields = []
     if b"date" not in names:
-        fields.append(f"Date: {_date(now.replace(microsecond=0))}\r\n")
+        fields.append(f"Date: {_date(now)}\r\n")
     if b"message-id" not in names:
         fields.append(f"Message-ID: <{own_msgid(message_id, hostname)}>\r\n")
     if sender is not None and adds_from(names, sender, smtputf8=smtputf8):

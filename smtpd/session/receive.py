@@ -160,7 +160,7 @@ def _recipients(t: Transaction, judged: PolicyResult) -> tuple[Recipient, ...]:
 
 def _trace(t: Transaction, client: Client, place: Reception, checked: CheckedContent, message_id: UUID) -> bytes:
     limits = place.limits
-    now = datetime.now(UTC)
+    now = datetime.now(UTC).replace(microsecond=0)
     tls = client.tls
     header = trace_headers.received(
         trace_headers.Seen(

@@ -11,9 +11,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from collect.message import Composer
+from collect.templates import SAMPLE, Templates
+from collect.token import Signer
 from httpd.sending.compose import compose
 from httpd.sending.forms import SEND
 from httpd.sending.mailbox import read_mailbox
+from shared.config.collect.settings import AccountMail
+from shared.mail.address import AddressRefused
 from shared.mail.from_header import authors
 
 _PARTS = [
@@ -63,3 +68,28 @@ def test_an_encoded_name_is_what_it_means() -> None:
 def test_a_word_within_a_word_is_refused() -> None:
     with pytest.raises(ValueError, match="encoded word in another"):
         read_mailbox("=?utf-8?q?=3D=3Futf-8=3Fq=3Fx=3F=3D?= <ann@example.com>")
+
+
+@pytest.mark.parametrize(
+    "localpart", ["=?utf-8?q?ceo=40b.example=2C_=C3=BC?=", "=?utf-8?q?x=2Cy?=.b", '"=?utf-8?q?x?="']
+)
+def test_an_encoded_word_in_an_address_is_refused(localpart: str) -> None:
+    with pytest.raises(ValueError, match="encoded word in local-part"):
+        read_mailbox(f"{localpart}@example.com")
+    mail = AccountMail(sender="accounts@example.com", activate="https://example.com/{token}")
+    compose_account = Composer(mail, Templates(None, "en"), Signer(bytes(32)))
+    with pytest.raises(AddressRefused):
+        compose_account(SAMPLE._replace(email=f"{localpart}@example.com"))
+
+
+def test_a_quoted_local_part_is_quoted_once() -> None:
+    send = SEND.validate_python({"from": "ann@example.com", "to": ['Bob <"b o,b"@example.com>'], "text": "x"})
+    content = compose(send, "id@example.com", datetime.now(UTC), international=False)
+    assert b'\r\nTo: Bob <"b o,b"@example.com>\r\n' in content
+
+
+def test_a_text_that_is_too_long_is_not_read() -> None:
+    before = read_mailbox.cache_info().misses
+    with pytest.raises(ValidationError, match="at most 998 characters"):
+        SEND.validate_python({"from": "x" * 999 + " <ann@example.com>", "to": [], "text": "x"})
+    assert read_mailbox.cache_info().misses == before
