@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.headerregistry import Address as Mailbox
 from email.message import EmailMessage
 from typing import TYPE_CHECKING
 
 from collect.templates import values
 from collect.token import RECOVERY
 from shared.mail.address import parse, parse_shown
-from shared.mail.header_policy import ASCII, UTF8
+from shared.mail.header_policy import ASCII, UTF8, mailbox
 
 if TYPE_CHECKING:
     from collect.templates import Templates
@@ -59,10 +58,10 @@ class Composer:
         """The message for a token, in the language of its account or in this one."""
         recipient = parse_shown(token.email)
         text = self._templates.render(token.action, language or token.language, values(token, self.link(token)))
-        message = EmailMessage(ASCII if str(recipient).isascii() else UTF8)
         sender = parse(self.sender)
-        message["From"] = Mailbox(self._mail.name or "", addr_spec=self.sender)
-        message["To"] = Mailbox(addr_spec=str(recipient))
+        message = EmailMessage(ASCII if f"{sender}{recipient}".isascii() else UTF8)
+        message["From"] = mailbox(self._mail.name or "", sender)
+        message["To"] = mailbox("", recipient)
         message["Subject"] = text.subject
         message["Date"] = datetime.fromtimestamp(token.created_at, UTC)
         name = f"{token.id}.{self._installation}"

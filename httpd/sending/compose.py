@@ -9,25 +9,24 @@ from __future__ import annotations
 
 import mimetypes
 from base64 import b64decode
-from email.headerregistry import Address as HeaderAddress
 from email.message import EmailMessage
 from email.utils import format_datetime
 from typing import TYPE_CHECKING
 
 from httpd.sending.mailbox import read_mailbox
-from shared.mail.header_policy import ASCII, UTF8
+from shared.mail.header_policy import ASCII, UTF8, mailbox
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from email.headerregistry import Address
 
     from httpd.sending.forms import Attachment, Send
-    from httpd.sending.mailbox import Mailbox
 
 
 def compose(send: Send, message_id: str, now: datetime, *, international: bool) -> bytes:
     """The octets of the message; international: its header may hold UTF-8 (RFC 6532)."""
     message = EmailMessage(UTF8 if international else ASCII)
-    message["From"] = _shown(read_mailbox(send.sender))
+    message["From"] = mailbox(*read_mailbox(send.sender))
     message["To"] = _listed(send.to)
     if send.cc:
         message["Cc"] = _listed(send.cc)
@@ -83,11 +82,5 @@ def _file(attachment: Attachment) -> tuple[bytes, str, str]:
     return b64decode(attachment.content), main, sub
 
 
-def _listed(given: list[str] | str) -> tuple[HeaderAddress, ...]:
-    return tuple(_shown(read_mailbox(each)) for each in ([given] if isinstance(given, str) else given))
-
-
-def _shown(mailbox: Mailbox) -> HeaderAddress:
-    if mailbox.address.localpart.startswith('"'):  # HeaderAddress would quote it once more
-        return HeaderAddress(mailbox.name, addr_spec=str(mailbox.address))
-    return HeaderAddress(mailbox.name, mailbox.address.localpart, mailbox.address.domain)
+def _listed(given: list[str] | str) -> tuple[Address, ...]:
+    return tuple(mailbox(*read_mailbox(each)) for each in ([given] if isinstance(given, str) else given))

@@ -43,6 +43,12 @@ _NAMES = st.one_of(
 )
 
 
+def account_mail(recipient: str, sender: str = "accounts@example.com") -> bytes:
+    """The mail of an account."""
+    mail = AccountMail(sender=sender, activate="https://example.com/{token}")
+    return Composer(mail, Templates(None, "en"), Signer(bytes(32)))(SAMPLE._replace(email=recipient)).content
+
+
 @given(_NAMES, st.booleans())
 @example("=?utf-8?q?ceo=40b.example=2C_=C3=BC?=", False)
 @example("=?utf-8?q?x=2C_y?=", False)
@@ -76,16 +82,19 @@ def test_a_word_within_a_word_is_refused() -> None:
 def test_an_encoded_word_in_an_address_is_refused(localpart: str) -> None:
     with pytest.raises(ValueError, match="encoded word in local-part"):
         read_mailbox(f"{localpart}@example.com")
-    mail = AccountMail(sender="accounts@example.com", activate="https://example.com/{token}")
-    compose_account = Composer(mail, Templates(None, "en"), Signer(bytes(32)))
     with pytest.raises(AddressRefused):
-        compose_account(SAMPLE._replace(email=f"{localpart}@example.com"))
+        account_mail(f"{localpart}@example.com")
 
 
-def test_a_quoted_local_part_is_quoted_once() -> None:
-    send = SEND.validate_python({"from": "ann@example.com", "to": ['Bob <"b o,b"@example.com>'], "text": "x"})
-    content = compose(send, "id@example.com", datetime.now(UTC), international=False)
-    assert b'\r\nTo: Bob <"b o,b"@example.com>\r\n' in content
+@pytest.mark.parametrize(
+    "address", ['"b o,b"@example.com', '"b\\"b"@example.com', "bü@example.com", '"b ü"@example.com']
+)
+def test_a_local_part_is_shown_as_it_is_and_quoted_once(address: str) -> None:
+    send = SEND.validate_python({"from": "ann@example.com", "to": [f"Bob <{address}>"], "text": "x"})
+    content = compose(send, "id@example.com", datetime.now(UTC), international=not address.isascii())
+    assert f"\r\nTo: Bob <{address}>\r\n".encode() in content
+    assert f"\r\nTo: {address}\r\n".encode() in account_mail(address)
+    assert account_mail("ann@example.com", sender=address).startswith(f"From: {address}\r\n".encode())
 
 
 def test_a_text_that_is_too_long_is_not_read() -> None:
