@@ -1,7 +1,8 @@
 """secret_files — reads passwords and tokens from files and from the environment
 
 Guarantees: the result is one line without control characters. A file that others than its owner and group may read,
-    write or execute is refused, as libpq refuses a password file that is open. No error holds a secret.
+    write or execute is refused, as libpq refuses a password file that is open; not one that a variable's NAME_FILE
+    names. No error holds a secret.
 Raises: UnusableSecret, one line that names the file or the variable.
 See: https://www.postgresql.org/docs/current/libpq-pgpass.html
 """
@@ -12,6 +13,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, Final
 
+from shared import variables
 from shared.errors import ConfigError, cause
 
 if TYPE_CHECKING:
@@ -30,10 +32,14 @@ def read(place: Secret | Token) -> str:
     """The secret at a place that is a file or a variable."""
     if place.file is not None:
         return from_file(place.file)
-    value = os.environ.get(place.environment or "")
+    name = place.environment or ""
+    try:
+        value = variables.read(os.environ, name)
+    except variables.UnreadableVariable as error:
+        raise UnusableSecret(str(error)) from None
     if value is None:
-        raise UnusableSecret(f"the environment variable {place.environment} is not set")
-    return one_line(value.encode(errors="surrogateescape"), f"the environment variable {place.environment}")
+        raise UnusableSecret(f"the environment variable {name} is not set")
+    return one_line(value.encode(errors="surrogateescape"), f"the environment variable {name}")
 
 
 def from_file(path: Path) -> str:

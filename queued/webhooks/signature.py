@@ -17,6 +17,7 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from shared import variables
 from shared.errors import PillarboxError, cause
 
 if TYPE_CHECKING:
@@ -47,7 +48,11 @@ def key_of(secret: str, environment: Mapping[str, str] = os.environ) -> bytes:
         except (OSError, ValueError) as error:
             raise SecretRefused(f"{where}: cannot be read: {cause(error)}") from None
     elif secret.startswith(VARIABLE):
-        where, secret = secret, environment.get(secret.removeprefix(VARIABLE), "")
+        where = secret
+        try:
+            secret = variables.read(environment, secret.removeprefix(VARIABLE)) or ""
+        except variables.UnreadableVariable as error:
+            raise SecretRefused(f"{where}: {error}") from None
         if not secret:
             raise SecretRefused(f"{where}: the variable is not set")
     else:

@@ -4,8 +4,8 @@ Owns: the only door to PyYAML; the tag `!Env "${VAR:DEFAULT}"`; the part of YAML
 Guarantees: values are dict (keys always text), list, str, int, float, bool and None; types are those of YAML
 1.2's core schema, so that `on`, `yes`, `1:30` and dates stay text; duplicate keys are refused; anchors, aliases
 and merge keys work, and their expansion is bounded; nothing in a file can run code.
-`${VAR}` without a default must be set; a variable set to the empty text counts as set; the text after substitution
-is typed as if it had been written plainly, thus an empty one becomes null.
+`${VAR}` without a default must be set, or VAR_FILE (shared/variables.py); a variable set to the empty text counts as
+set; the text after substitution is typed as if it had been written plainly, thus an empty one becomes null.
 Raises: ConfigError, one line for each problem: `file:line:column: what`.
 See: https://yaml.org/spec/1.2.2/ chapter 10.3; https://docs.halon.io/manual/config.html for `!Env`
 """
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from shared import variables
 from shared.config.yaml_faults import Place, Quoted, Report, in_words
 from shared.errors import ConfigError
 from shared.masking import one_line, show
@@ -264,9 +265,17 @@ class _Reading:
             variable, colon, default = match[1].partition(":")
             if not match[2] or not _VARIABLE.fullmatch(variable):
                 self._problem(node, f"{show(match[0])} is not a substitution; allowed: ${{VAR}} or ${{VAR:DEFAULT}}")
-            elif variable not in self._environ and not colon:
-                self._problem(node, f"the environment variable {variable} is not set and has no default")
-            return self._environ.get(variable, default)
+            else:
+                try:
+                    found = variables.read(self._environ, variable)
+                except variables.UnreadableVariable as error:
+                    self._problem(node, str(error))
+                    return default
+                if found is not None:
+                    return found
+                if not colon:
+                    self._problem(node, f"the environment variable {variable} is not set and has no default")
+            return default
 
         return _SUBSTITUTION.sub(replacement, text)
 

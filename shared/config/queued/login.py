@@ -69,7 +69,10 @@ class Secret(Section):
         absent="not from a file",
     )
     environment: Variable | None = setting(
-        None, "An environment variable that contains it.", unit="name", absent="not from the environment"
+        None,
+        "An environment variable that contains it; where NAME is not set, NAME_FILE names a file that does.",
+        unit="name",
+        absent="not from the environment",
     )
 
     @model_validator(mode="after")
@@ -88,7 +91,10 @@ class Token(Section):
         absent="not from a file",
     )
     environment: Variable | None = setting(
-        None, "An environment variable that contains it.", unit="name", absent="not from the environment"
+        None,
+        "An environment variable that contains it; where NAME is not set, NAME_FILE names a file that does.",
+        unit="name",
+        absent="not from the environment",
     )
     command: Annotated[list[Text], Field(min_length=1)] | None = setting(
         None,

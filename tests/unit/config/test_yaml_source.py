@@ -149,6 +149,36 @@ def test_an_unset_variable_without_default_is_reported_with_its_position(folder:
     ]
 
 
+def test_a_variable_that_is_not_set_is_read_from_the_file_that_its_file_variable_names(
+    folder: Folder, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"p%24: word\n")
+    files = {"PASSWORD_FILE": str(secret)}
+    assert folder.load('a: !Env "u:${PASSWORD}@h"', files).values == {"a": "u:p%24: word@h"}
+    assert folder.load('a: !Env "${PASSWORD:default}"', files).values == {"a": "p%24: word"}
+    assert folder.load('a: !Env "${PASSWORD}"', files | {"PASSWORD": "other"}).values == {"a": "other"}
+    assert folder.load('a: !Env "${PASSWORD:default}"', {"PASSWORD_FILE": ""}).values == {"a": "default"}
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "No such file or directory"),
+        (b"\xff", "it is not UTF-8 text"),
+        (bytes(2**20 + 1), "it is larger than 1048576 bytes"),
+    ],
+)
+def test_a_file_of_a_variable_that_cannot_be_read_is_named(
+    folder: Folder, tmp_path: Path, content: bytes | None, why: str
+) -> None:
+    secret = tmp_path / "secret"
+    if content is not None:
+        secret.write_bytes(content)
+    (problem,) = folder.problems('a: 1\nb: !Env "${PASSWORD:x}"', {"PASSWORD_FILE": str(secret)})
+    assert problem == f"x.yaml:2:4: PASSWORD_FILE names {secret}, which cannot be read: {why}"
+
+
 @pytest.mark.parametrize("text", ["${}", "${1A}", "${A-B:x}", "${A", "${A:b", "x${"])
 def test_a_broken_substitution_is_refused(folder: Folder, text: str) -> None:
     (problem,) = folder.problems(f'a: !Env "{text}"', {"A": "a"})
