@@ -141,10 +141,10 @@ async def survives_postgresql(folder: Path, up: Up, sample: Sample, port: int) -
 
 
 def says_little_of_the_outage(log: str) -> None:
-    """For smtpd and the worker a line each and its end; a busy server may not answer in time once more."""
+    """For smtpd and the worker a line each; a busy server may not answer in time once more, and be stopped meanwhile."""
     assert not FAULTS.search(log)
     loud = Counter(event for level, event in LINE.findall(log) if level in {"warning", "error"})
     assert set(loud) <= {"child.died", "database.lost", "daemon.privileged", "claim.leaf_in_part"}
     assert loud["child.died"] == 1
     assert 1 <= loud["database.lost"] <= 4
-    assert log.count(" info database.back ") == loud["database.lost"]
+    assert 1 <= log.count(" info database.back ") <= loud["database.lost"]
