@@ -38,4 +38,9 @@ USER pillarbox
 WORKDIR /var/lib/pillarbox
 COPY config config
 RUN mkdir lake var
+# A daemon whose `metrics.listen` has this port. /healthy, never /ready: while PostgreSQL is away a worker holds results in
+# memory. What is no daemon runs with --no-healthcheck.
+ENV PILLARBOX_HEALTHY=http://127.0.0.1:9464/healthy
+HEALTHCHECK --interval=5s --timeout=5s --retries=6 --start-period=60s \
+  CMD ["python3", "-c", "import os, urllib.request; urllib.request.urlopen(os.environ['PILLARBOX_HEALTHY'], timeout=4)"]
 CMD ["pillarbox", "--help"]

@@ -1,10 +1,12 @@
 #!/bin/sh
 # postgres_entrypoint — start PostgreSQL in a container, over data that it makes at the first start
 #
-# Owns: /var/lib/postgresql/data. Guarantees: POSTGRES_USER, POSTGRES_PASSWORD and POSTGRES_DB mean what they mean to the
-#   published image; data appears whole or not at all.
+# Owns: /var/lib/postgresql/data. Guarantees: POSTGRES_USER, POSTGRES_PASSWORD, POSTGRES_PASSWORD_FILE and POSTGRES_DB mean what
+#   they mean to the published image, and so does a command other than postgres; data appears whole or not at all.
 set -eu
-if [ "${1:-}" = postgres ]; then shift; fi
+if [ "${1:-postgres}" != postgres ]; then exec "$@"; fi
+if [ $# -gt 0 ]; then shift; fi
+if [ -n "${POSTGRES_PASSWORD_FILE:-}" ]; then POSTGRES_PASSWORD=$(cat "$POSTGRES_PASSWORD_FILE"); fi
 data=/var/lib/postgresql/data
 as_postgres() { setpriv --reuid postgres --regid postgres --init-groups "$@"; }
 

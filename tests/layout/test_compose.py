@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import re
 import tomllib
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
@@ -28,15 +29,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COMPOSE: Final[dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
-OURS: Final = {name: service for name, service in COMPOSE["services"].items() if "build" in service}
-
-
-@pytest.fixture
-def configurations(tmp_path: Path) -> Path:
-    """The folder of YAML files the containers see."""
-    for name, config in COMPOSE["configs"].items():
-        (tmp_path / f"{name}.yaml").write_text(config["content"].replace("$$", "$"), encoding="utf-8")
-    return tmp_path
+FOLDER: Final = ROOT / "deploy/compose"
+CONFIGURED: Final = FOLDER / "config"
+OBSERVE: Final = FOLDER / "observe"
+VARIABLES: Final = {"POSTGRES_PASSWORD": "secret"}
+#: Services from our own image.
+OURS: Final = {
+    name: service
+    for name, service in COMPOSE["services"].items()
+    if service.get("build", {}).get("context") == "." and "command" in service
+}
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -53,68 +55,123 @@ def test_every_command_exists(name: str) -> None:
         assert program in pyproject["project"]["scripts"]
 
 
-def test_smtpd_accepts_its_configuration_and_listens_where_the_port_is_published(configurations: Path) -> None:
-    uri = "postgresql://postgres/pillarbox"
-    config = load_smtpd(configurations / "smtpd.yaml", {"PILLARBOX_DATABASE_URI": uri})
-    assert config.environment.database.uri == uri
+def test_smtpd_accepts_its_configuration_and_listens_where_the_port_is_published() -> None:
+    config = load_smtpd(CONFIGURED / "smtpd.yaml", VARIABLES)
+    assert config.environment.database.uri == "postgresql://pillarbox:secret@postgres:5432/pillarbox"
     (listener,) = config.servers[0].listeners
     (published,) = OURS["smtpd"]["ports"]
     assert published.endswith(f":{listener.port}")
     assert listener.address == "0.0.0.0"  # noqa: S104 - inside its container
 
 
-def test_httpd_accepts_its_configuration_and_listens_where_the_port_is_published(configurations: Path) -> None:
-    config = load_httpd(configurations / "httpd.yaml", {"PILLARBOX_DATABASE_URI": "postgresql://postgres/pillarbox"})
+def test_httpd_accepts_its_configuration_and_listens_where_the_port_is_published() -> None:
+    config = load_httpd(CONFIGURED / "httpd.yaml", VARIABLES)
     (published,) = OURS["httpd"]["ports"]
     assert published == "127.0.0.1:8025:8025"
     assert str(config.listen) == "0.0.0.0:8025"
-    assert (configurations / config.mail.smtpd).exists()
-    rules = load_smtpd(configurations / "smtpd.yaml", {"PILLARBOX_DATABASE_URI": config.environment.database.uri})
+    assert (CONFIGURED / config.mail.smtpd).exists()
+    rules = load_smtpd(CONFIGURED / "smtpd.yaml", VARIABLES)
     patience = config.shutdown.timeout + rules.spool.timeout
     assert int(OURS["httpd"]["stop_grace_period"].removesuffix("s")) > patience.total_seconds()
 
 
-def test_the_collector_has_all_it_needs_but_the_key(configurations: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = load_collect(
-        configurations / "collect.yaml", {"PILLARBOX_DATABASE_URI": "postgresql://postgres/pillarbox"}
-    )
-    assert "ACCOUNTS_KEY" in OURS["collect"]["environment"]
-    monkeypatch.setenv("ACCOUNTS_KEY", "00" * 32)
+def test_the_collector_has_all_it_needs_but_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = load_collect(CONFIGURED / "collect.yaml", VARIABLES)
+    (key,) = config.keys
+    assert OURS["collect"]["environment"][f"{key.environment}_FILE"] == "/run/secrets/accounts-key"
+    assert "accounts-key" in OURS["collect"]["secrets"]
+    (tmp_path / "accounts-key").write_text("00" * 32 + "\n", encoding="ascii")
+    monkeypatch.setenv(f"{key.environment}_FILE", str(tmp_path / "accounts-key"))
     prepared(config)
     install = OURS["accounts"]["command"]
     assert install[install.index("--schema") + 1] == config.accounts.schema_
     assert OURS["accounts"]["profiles"] == OURS["collect"]["profiles"]
 
 
-def test_each_daemon_is_asked_for_its_health_where_it_answers(configurations: Path) -> None:
-    variables = {"PILLARBOX_DATABASE_URI": "postgresql://postgres/pillarbox"}
-    queued = load_queued(configurations / "queued.yaml", variables)
+def _listening() -> dict[str, int]:
+    """The port at which each daemon answers for its health and metrics, by service."""
+    queued = load_queued(CONFIGURED / "queued.yaml", VARIABLES)
     listening = {
-        "smtpd": load_smtpd(configurations / "smtpd.yaml", variables).metrics.listen,
-        "httpd": load_httpd(configurations / "httpd.yaml", variables).metrics.listen,
-        "collect": load_collect(configurations / "collect.yaml", variables).metrics.listen,
+        "smtpd": load_smtpd(CONFIGURED / "smtpd.yaml", VARIABLES).metrics.listen,
+        "httpd": load_httpd(CONFIGURED / "httpd.yaml", VARIABLES).metrics.listen,
+        "collect": load_collect(CONFIGURED / "collect.yaml", VARIABLES).metrics.listen,
     }
     ports = {name: listen.port for name, listen in listening.items() if listen is not None}
     assert queued.metrics.listen is not None
-    ports |= {worker.id: queued.metrics.listen.port + place for place, worker in enumerate(queued.workers)}
-    asked = {name: service["healthcheck"]["test"][-1] for name, service in OURS.items() if "healthcheck" in service}
-    assert asked.keys() == ports.keys()
-    for name, port in ports.items():
-        assert f"'http://127.0.0.1:{port}/healthy'" in asked[name]
+    return ports | {worker.id: queued.metrics.listen.port + place for place, worker in enumerate(queued.workers)}
 
 
-def test_each_configured_worker_has_one_service(configurations: Path) -> None:
-    config = load_queued(configurations / "queued.yaml", {"PILLARBOX_DATABASE_URI": "postgresql://postgres/pillarbox"})
+def test_each_daemon_is_asked_for_its_health_where_it_answers() -> None:
+    image = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    (usual,) = re.findall(r"^ENV PILLARBOX_HEALTHY=(\S+)$", image, re.MULTILINE)
+    assert "urlopen(os.environ['PILLARBOX_HEALTHY']" in image
+    checked = {name: service for name, service in OURS.items() if service["healthcheck"] != {"disable": True}}
+    assert {name: service["environment"].get("PILLARBOX_HEALTHY", usual) for name, service in checked.items()} == {
+        name: f"http://127.0.0.1:{port}/healthy" for name, port in _listening().items()
+    }
+
+
+def test_prometheus_asks_every_daemon_that_has_no_profile() -> None:
+    scraped = yaml.safe_load((OBSERVE / "prometheus.yml").read_text(encoding="utf-8"))
+    (job,) = scraped["scrape_configs"]
+    (static,) = job["static_configs"]
+    assert set(static["targets"]) == {
+        f"{name}:{port}" for name, port in _listening().items() if "profiles" not in OURS[name]
+    }
+    mounted = dict(volume.split(":")[:2] for volume in COMPOSE["services"]["prometheus"]["volumes"])
+    alerts = yaml.safe_load((ROOT / "docs/how-to/prometheus-alerts.yml").read_text(encoding="utf-8"))
+    assert mounted["./docs/how-to/prometheus-alerts.yml"] in scraped["rule_files"]
+    assert f'{{job="{job["job_name"]}"}}' in alerts["groups"][0]["rules"][0]["expr"]
+
+
+def test_grafana_is_given_the_prometheus_and_the_dashboard_of_this_file() -> None:
+    grafana = COMPOSE["services"]["grafana"]
+    mounted = dict(volume.split(":")[:2] for volume in grafana["volumes"])
+    (source,) = yaml.safe_load((OBSERVE / "datasource.yml").read_text(encoding="utf-8"))["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    (provider,) = yaml.safe_load((OBSERVE / "dashboards.yml").read_text(encoding="utf-8"))["providers"]
+    dashboard = PurePath(mounted["./deploy/grafana-dashboard.json"])
+    assert dashboard.parent == PurePath(provider["options"]["path"])
+    assert grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"] == str(dashboard)
+
+
+def test_what_is_mounted_exists() -> None:
+    for service in COMPOSE["services"].values():
+        for volume in service.get("volumes", ()):
+            if volume.startswith("./"):
+                assert (ROOT / volume.split(":")[0]).exists(), volume
+
+
+def test_no_container_of_ours_has_rights_or_writes_its_root_folder() -> None:
+    for name, service in OURS.items():
+        assert service["read_only"], name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["mem_limit"], name
+        assert service["pids_limit"], name
+    for service in COMPOSE["services"].values():
+        assert "mem_limit" in service
+        for variable in service.get("environment", {}):
+            assert not variable.endswith(("PASSWORD", "KEY", "SECRET", "URI")), variable
+
+
+def test_each_configured_worker_has_one_service() -> None:
+    config = load_queued(CONFIGURED / "queued.yaml", VARIABLES)
     started = [service["command"][-1] for service in OURS.values() if "--worker" in service["command"]]
     assert sorted(started) == sorted(worker.id for worker in config.workers)
 
 
-def test_the_workers_deliver_to_the_sink(configurations: Path) -> None:
-    config = load_queued(configurations / "queued.yaml", {"PILLARBOX_DATABASE_URI": "postgresql://postgres/pillarbox"})
-    (transport,) = config.transports
+def test_the_workers_deliver_to_the_sink_or_a_smart_host() -> None:
     command = OURS["sink"]["command"]
+    (transport,) = load_queued(CONFIGURED / "queued.yaml", VARIABLES).transports
     assert transport.connection.server == "sink"
     assert str(transport.connection.port) == command[command.index("--port") + 1]
+    other = VARIABLES | {"SMART_HOST": "smtp.example.net", "SMART_PORT": "587"}
+    (transport,) = load_queued(CONFIGURED / "queued.yaml", other).transports
+    assert (transport.connection.server, transport.connection.port) == ("smtp.example.net", 587)
+    for worker in ("queued-123", "queued-456"):
+        assert OURS[worker]["environment"].items() >= {
+            "SMART_HOST": "${SMART_HOST:-sink}", "SMART_PORT": "${SMART_PORT:-2526}"
+        }.items()  # fmt: skip
 
 
 def test_the_report_is_made_by_the_cluster_from_the_lake_that_all_of_it_reads() -> None:
@@ -129,7 +186,8 @@ def test_the_report_is_made_by_the_cluster_from_the_lake_that_all_of_it_reads() 
     cluster = {name for name, service in OURS.items() if service.get("profiles") == ["analytics"]}
     assert cluster == {"spark-master", "spark-worker", "export", "report"}
     for name in cluster:
-        assert OURS[name]["volumes"] == [f"lake:{export.lake}"]
+        assert f"lake:{export.lake}" in OURS[name]["volumes"]
+        assert "/tmp:exec,mode=1777" in OURS[name]["tmpfs"], "Spark unpacks and loads a library there"  # noqa: S108 - of a container
         assert OURS[name]["image"] != OURS["smtpd"]["image"]
     master = OURS["spark-master"]["command"]
     where = f"spark://{master[master.index('--host') + 1]}:{master[master.index('--port') + 1]}"
