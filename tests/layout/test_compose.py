@@ -154,6 +154,21 @@ def test_no_container_of_ours_has_rights_or_writes_its_root_folder() -> None:
             assert not variable.endswith(("PASSWORD", "KEY", "SECRET", "URI")), variable
 
 
+def test_the_page_names_what_there_is() -> None:
+    page = (ROOT / "docs/how-to/run-in-containers.md").read_text(encoding="utf-8")
+    profiles = {profile for service in COMPOSE["services"].values() for profile in service.get("profiles", ())}
+    assert set(re.findall(r"--profile (\w+)", page)) <= profiles
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == profiles
+    services = re.findall(r"docker compose (?:exec|logs|run --rm|kill --signal HUP) ([\w-]+)", page)
+    assert services
+    assert set(services) <= COMPOSE["services"].keys()
+    for service in re.findall(r"for service in ([^;]+);", page)[0].split():
+        assert "restart" in OURS[service]
+    for name, secret in COMPOSE["secrets"].items():
+        variable, default = re.fullmatch(r"\$\{(\w+):-\./(\S+)\}", secret["file"]).groups()  # type: ignore[union-attr]
+        assert f"| `{name}` | `{variable}`, by default `{default}`" in page
+
+
 def test_each_configured_worker_has_one_service() -> None:
     config = load_queued(CONFIGURED / "queued.yaml", VARIABLES)
     started = [service["command"][-1] for service in OURS.values() if "--worker" in service["command"]]

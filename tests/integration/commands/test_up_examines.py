@@ -20,13 +20,18 @@ if TYPE_CHECKING:
 
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.database.operating import Pillarbox
+    from tests.fixtures.database.postgres import ServerUnderTest
 
 
 async def test_a_new_sink_does_not_take_mail_queued_before_it(
-    database: str, factory: Factory, tmp_path: Path, pillarbox: Pillarbox
+    database: str, server: ServerUnderTest, factory: Factory, tmp_path: Path, pillarbox: Pillarbox
 ) -> None:
     connection = await door.connect(database, "test")
     try:
+        if server.kind == "container":
+            why = await sink.why_not(connection, SmtpdConfig(), tmp_path)
+            assert why == "the database is on another host, so its mail may come from other hosts"
+            return
         assert await sink.why_not(connection, SmtpdConfig(), tmp_path) is None
         factory.row(partid="1")
         why = await sink.why_not(connection, SmtpdConfig(), tmp_path)

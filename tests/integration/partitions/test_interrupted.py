@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 # One splits the leaf 123 alone; the other takes 7 out of the default leaf and gives 4 to it.
 SPLIT: Layout = {"123": frozenset("1"), "b": frozenset("23"), "456": frozenset("456")}
 THROUGH_DEFAULT: Layout = {"123": frozenset("123"), "456": frozenset("56"), "late": frozenset("7")}
+THROUGH_DEFAULT_LEAVES = {f"queue_def_{suffix}" for suffix in [*THROUGH_DEFAULT, "def"]}
 COLUMNS = "(messages__id, recipientlocalpart, recipientdomain, metadata)"
 
 
@@ -161,7 +162,7 @@ async def test_unavailable_locks_are_given_up_and_their_holder_named(
     assert_no_traces(factory)
 
 
-async def test_a_kill_while_the_switch_waits_leaves_the_queue_unchanged(
+async def test_a_kill_while_the_switch_waits_makes_all_of_it_or_nothing(
     factory: Factory, mail: dict[str | None, list[int]], tmp_path: Path
 ) -> None:
     whole, original = contents(factory), bounds(factory)
@@ -175,10 +176,12 @@ async def test_a_kill_while_the_switch_waits_leaves_the_queue_unchanged(
         await eventually(lambda: factory.waiting("pillarbox partitions"), "the switch waits for its lock")
         running.kill()
         await running.wait()
-    assert (contents(factory), bounds(factory)) == (whole, original)
+    # PostgreSQL, which has the whole switch in one message, may get its lock before it learns that the command is dead.
+    assert set(bounds(factory)) in ({*original}, THROUGH_DEFAULT_LEAVES)
+    assert contents(factory) == whole
     assert await asyncio.to_thread(pillarbox, tmp_path, "apply", "--yes") == 0
     assert contents(factory) == whole
-    assert set(bounds(factory)) == {"queue_def_123", "queue_def_456", "queue_def_late", "queue_def_def"}
+    assert set(bounds(factory)) == THROUGH_DEFAULT_LEAVES
     assert_no_traces(factory)
 
 

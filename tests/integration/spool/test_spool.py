@@ -108,9 +108,10 @@ async def test_the_send_buffer_holds_a_large_message(factory: Factory) -> None:
         before = end.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
         database.widen(connection)
         after = end.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-        assert end.family == socket.AF_UNIX
-        assert after >= before
-        assert after >= min(1 << 21, _most())
+        if end.family == socket.AF_UNIX:
+            assert after >= max(before, min(1 << 21, _most()))
+        else:  # a server in a container: the kernel's own buffer grows by itself
+            assert after == before
     await connection.close()
 
 

@@ -141,7 +141,7 @@ async def survives_postgresql(folder: Path, up: Up, sample: Sample, port: int) -
 
 
 def says_little_of_the_outage(log: str) -> None:
-    """For smtpd and the worker a line each; a busy server may not answer in time once more, and be stopped meanwhile."""
+    """For smtpd and the worker a line each; a busy server may be too late once more, and be stopped meanwhile."""
     assert not FAULTS.search(log)
     loud = Counter(event for level, event in LINE.findall(log) if level in {"warning", "error"})
     assert set(loud) <= {"child.died", "database.lost", "daemon.privileged", "claim.leaf_in_part"}
