@@ -4,7 +4,8 @@ Owns: the choice of Java, Spark's settings, and a session for the length of a bl
     of Spark Connect.
 Guarantees: a local Spark listens on loopback only, serves no web page and logs nothing; the configuration of a cluster
     or a server (`--master`) is not changed. A local Spark runs at nice 10, after mail, on all cores except one. A
-    missing or too old Java is a one-line error; Spark Connect needs no Java here.
+    missing or too old Java, or a folder for temporary files from which no code may run, is a one-line error; Spark
+    Connect needs neither here.
 Raises: PillarboxError.
 See: scripts/analytics/java_runtime.py; https://spark.apache.org/docs/latest/configuration.html; priority.py.
 """
@@ -73,6 +74,16 @@ def java_home() -> Path:
     raise PillarboxError("; ".join([*old, java_runtime.HOW_TO_GET]))
 
 
+def temporary_folder(master: str) -> str:
+    """The folder where Java unpacks libraries of machine code; PillarboxError if no code may run from there."""
+    local = master.startswith("local")
+    folder = tempfile.gettempdir() if local else "/tmp"  # noqa: S108 - Java's own
+    if os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        remedy = "a TMPDIR that is mounted without noexec" if local else "a /tmp without noexec"
+        raise PillarboxError(f"{folder} is mounted with noexec, and Spark runs code from there; allowed: {remedy}")
+    return folder
+
+
 def settings(master: str, memory: str | None, cores: int, free: int, *, small: bool = False) -> dict[str, str]:
     """Spark's settings on a machine with `cores` and `free` octets of memory.
 
@@ -98,7 +109,10 @@ def settings(master: str, memory: str | None, cores: int, free: int, *, small: b
             "spark.ui.enabled": "false",
             # Arrow keeps freed memory: if returned, it would be allocated and cleared again for the next rows.
             "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",
-            "spark.driver.extraJavaOptions": " ".join([collector, UNVERIFIED, *([_BRIEF] if small else [])]),
+            # Java does not know TMPDIR.
+            "spark.driver.extraJavaOptions": " ".join(
+                [collector, UNVERIFIED, *([_BRIEF] if small else []), f'"-Djava.io.tmpdir={temporary_folder(master)}"']
+            ),
         }
         if small:
             chosen |= SMALL
@@ -153,6 +167,7 @@ def started(master: str = MASTER, memory: str | None = None, *, small: bool = Fa
 
 def _prepare(master: str) -> None:
     """Set what Spark's scripts and Java read before any setting counts."""
+    temporary_folder(master)
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
+import tempfile
 from datetime import UTC, date, datetime
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,11 +66,22 @@ def test_a_row_longer_than_the_parse_block_is_read(octets: int) -> None:
 def test_a_local_spark_compiles_nothing_for_little_history_and_a_cluster_keeps_its_own_settings() -> None:
     chosen, usual = (session.settings("local[1]", None, 2, 1 << 30, small=small) for small in (True, False))
     assert chosen.items() >= session.SMALL.items()
-    assert chosen["spark.driver.extraJavaOptions"] == f"-XX:+UseSerialGC {session.UNVERIFIED} -XX:TieredStopAtLevel=1"
+    place = f'"-Djava.io.tmpdir={tempfile.gettempdir()}"'
+    always = f"-XX:+UseSerialGC {session.UNVERIFIED}"
+    assert chosen["spark.driver.extraJavaOptions"] == f"{always} -XX:TieredStopAtLevel=1 {place}"
     assert "spark.sql.codegen.wholeStage" not in usual
-    assert usual["spark.driver.extraJavaOptions"] == f"-XX:+UseSerialGC {session.UNVERIFIED}"
+    assert usual["spark.driver.extraJavaOptions"] == f"{always} {place}"
     for master in ("spark://cluster:7077", "sc://server"):
         assert session.settings(master, None, 2, 1 << 30, small=True) == session.settings(master, None, 2, 1 << 30)
+
+
+def test_a_temporary_folder_from_which_no_code_may_run_is_refused_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC))
+    with pytest.raises(PillarboxError, match=r"^/\S+ is mounted with noexec, .* allowed: a TMPDIR that is .* without"):
+        session.settings("local[1]", None, 2, 1 << 30)
+    assert session.settings("sc://server", None, 2, 1 << 30)
 
 
 def test_settings_follow_the_machine_and_where_spark_runs() -> None:
