@@ -1,7 +1,8 @@
 """test_quickstart — docs/quickstart.md works as written, from `make install` on, with Postfix as the smart host
 
-Guarantees: the mail of the five lines reaches Postfix after a login under TLS that proves Postfix's name. PostgreSQL is
-    the embedded one, as on the page.
+Guarantees: the mail of the five lines reaches Postfix after a login under TLS that proves Postfix's name, and whoever
+    follows the link that `make up` prints sees in the console that it was delivered. PostgreSQL is the embedded one, as
+    on the page.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import httpx
+
+from tests.fixtures.daemons.console import PASSWORD as CHOSEN
 from tests.fixtures.pages.blocks import blocks
 from tests.fixtures.pages.walking import DOCS, ROOT, Reader, Walk
 from tests.fixtures.peers.dovecot import PASSWORD
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractAsyncContextManager
 
+    from tests.fixtures.pages.running import Running
     from tests.fixtures.peers.certificates import Authority
     from tests.fixtures.peers.dovecot import Dovecot
     from tests.fixtures.peers.postfix import Postfix
@@ -48,6 +53,21 @@ def fresh_clone(database: str, reader: Reader) -> Iterator[Walk]:
         walk.environment["PREFIX"] = str(walk.local)  # the tests run as root, whose command is everybody's
         (walk.local / "bin" / "pillarbox").unlink()
         yield walk
+
+
+async def in_the_console(up: Running, condition: str) -> str:
+    """What History shows for this condition, after a sign-in with the link that `up` printed."""
+    link = up.until(r"choose a password for \S+ here, once:\s+(http://\S+)")[1]
+    place, _, token = link.partition("/console/link?token=")
+    async with httpx.AsyncClient(base_url=place, headers={"Origin": place}, follow_redirects=True) as client:
+        assert (await client.get(link)).status_code == 200
+        form = {"link": token, "password": CHOSEN, "again": CHOSEN}
+        assert (await client.post("/console/link", data=form)).status_code == 200
+        for page in ("now", "queue"):
+            assert (await client.get(f"/console/{page}")).status_code == 200
+        shown = await client.get("/console/history", params={"condition": condition})
+        assert shown.status_code == 200
+        return shown.text
 
 
 def test_the_way_from_a_clone_to_the_first_mail_has_five_lines() -> None:
@@ -83,6 +103,8 @@ async def test_the_page_works_as_written(
         with fresh_clone(database, reader) as walk:
             walk.environment["SSL_CERT_FILE"] = str(authority.file)  # one of the system's authorities
             await asyncio.to_thread(walk.page, "quickstart.md")
+            shown = await in_the_console(walk.beside["make up"], "recipient=you@example.org result=success")
+            assert "<bdi>you@example.org</bdi>" in shown
         line = await peer.until_said("sasl_username=alice")
         assert "sasl_method=PLAIN" in line
         await peer.until_said("to=<you@example.org>, relay=none")
