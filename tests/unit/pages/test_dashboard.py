@@ -5,12 +5,16 @@ See: tests/scenario/operation/test_dashboard_shows_a_running_system.py, where Pr
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from itertools import pairwise
 from typing import Any, Final
 
 import pytest
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from scripts.dev import dashboard
 from shared.observe.collect_table import COLLECT
@@ -35,6 +39,28 @@ def test_it_is_importable_into_any_grafana() -> None:
     assert (instance["name"], instance["type"], instance["allValue"]) == ("instance", "query", ".*")
     ids = [panel["id"] for panel in FOUND["panels"]]
     assert ids == list(range(1, len(ids) + 1))
+
+
+def by_grafana_s_schema(board: dict[str, Any]) -> Any:
+    """What Grafana's own library, which is generated from its schemas, reads of a dashboard and writes again."""
+    register_default_plugins()
+    return json.loads(JSONEncoder().encode(Dashboard.from_json(board)))
+
+
+def only(keys_of: Any, value: Any) -> Any:
+    """The value, without what Grafana's library adds: defaults of keys that the other lacks."""
+    if isinstance(keys_of, dict) and isinstance(value, dict):
+        return {key: only(keys_of[key], value[key]) for key in keys_of.keys() & value.keys()}
+    if isinstance(keys_of, list) and isinstance(value, list) and len(keys_of) == len(value):
+        return [only(*pair) for pair in zip(keys_of, value, strict=True)]
+    return value
+
+
+def test_every_key_of_it_is_in_grafana_s_schema() -> None:
+    assert only(FOUND, by_grafana_s_schema(FOUND)) == FOUND
+    wrong = copy.deepcopy(FOUND)
+    wrong["panels"][1]["fieldConfig"]["defaults"]["units"] = "s"
+    assert only(wrong, by_grafana_s_schema(wrong)) != wrong, "a word that Grafana does not know is noticed"
 
 
 def test_panels_lie_beside_each_other() -> None:
