@@ -31,6 +31,7 @@ _PATIENCE: Final = 60.0  # seconds until it answers
 @contextmanager
 def following(uri: str, folder: Path) -> Iterator[str]:
     """A replica of the embedded server for the block; its URI."""
+    folder = folder.absolute()  # the server runs elsewhere, and a host in a URI is a folder only where it begins with /
     binaries, data, socket = embedded._find_binaries(), folder / "data", folder / "socket"  # noqa: SLF001 - the only way
     shutil.rmtree(folder, ignore_errors=True)
     socket.mkdir(parents=True)
