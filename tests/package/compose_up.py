@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
+import shlex
 import signal
 import smtplib
 import subprocess
@@ -163,6 +165,7 @@ def story(system: System) -> str:
         _confined(system, service)
     system.submit_all(20)
     expect("20 messages arrive", lambda: not system.missing())
+    _commanded(system)
     _maintained(system)
     _observed(system)
     _account_mail(system)
@@ -215,6 +218,15 @@ def _confined(system: System, service: str) -> None:
         or any(password in variables for password in passwords)
     ):
         sys.exit(f"compose-test: {service} may do more than it should: {host} {container['Config']}")
+
+
+def _commanded(system: System) -> None:
+    """The commands that the page runs in containers work."""
+    page = (ROOT / "docs/how-to/run-in-containers.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^docker compose exec (.+)$", page, re.MULTILINE)
+    for command in commands:
+        system.compose("exec", "-T", *shlex.split(command))
+    print(f"compose-test: {len(commands)} commands of the page work in a container", flush=True)
 
 
 def _maintained(system: System) -> None:
