@@ -91,6 +91,7 @@ async def test_mail_goes_to_the_sink_and_a_killed_postgresql_is_restarted() -> N
             recipients = [each["recipients"] for each in await taken(folder, 2)]
             assert recipients == [[before.recipients[0]], [after.recipients[0]]]
             assert up.children() == daemons, "no daemon died with it"
+            await eventually(lambda: is_over(up.err.read_text()), "smtpd and the worker have it back")
         finally:
             assert await up.stop() == 0
         assert embedded.status(folder / "var") is None
@@ -133,11 +134,10 @@ async def survives_postgresql(folder: Path, up: Up, sample: Sample, port: int) -
     await eventually(lambda: "child.started name=postgresql" in up.err.read_text(), "PostgreSQL runs again")
     await eventually(lambda: accepted(port, sample), "mail is accepted again")
 
-    def over() -> bool:
-        said = up.err.read_text()
-        return 1 <= said.count(" error database.lost ") == said.count(" info database.back ")
 
-    await eventually(over, "smtpd and the worker have it back")
+def is_over(log: str) -> bool:
+    """Whether every loss of PostgreSQL so far has ended."""
+    return 1 <= log.count(" error database.lost ") == log.count(" info database.back ")
 
 
 def says_little_of_the_outage(log: str) -> None:

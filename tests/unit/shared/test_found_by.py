@@ -76,5 +76,6 @@ def test_a_header_of_ten_megabytes_and_two_hundred_thousand_fields_costs_no_more
         msgid(kept.get(b"message-id", b""))
         return process_time() - began
 
-    # In turns, because the speed of a machine changes; once is enough, for it changes between the two only by chance.
-    assert any(cost(hostile) <= 1.5 * cost(plain) + 0.05 for _ in range(5))
+    # In turns, because the speed of a machine changes.
+    costs, without = zip(*((cost(hostile), cost(plain)) for _ in range(3)), strict=True)
+    assert min(costs) <= 1.5 * min(without) + 0.05
