@@ -74,14 +74,13 @@ def java_home() -> Path:
     raise PillarboxError("; ".join([*old, java_runtime.HOW_TO_GET]))
 
 
-def temporary_folder(master: str) -> str:
-    """The folder where Java unpacks libraries of machine code; PillarboxError if no code may run from there."""
+def check_temporary_folder(master: str) -> None:
+    """PillarboxError if no code may run from the folder where Java unpacks libraries of machine code."""
     local = master.startswith("local")
     folder = tempfile.gettempdir() if local else "/tmp"  # noqa: S108 - Java's own
     if os.statvfs(folder).f_flag & os.ST_NOEXEC:
         remedy = "a TMPDIR that is mounted without noexec" if local else "a /tmp without noexec"
         raise PillarboxError(f"{folder} is mounted with noexec, and Spark runs code from there; allowed: {remedy}")
-    return folder
 
 
 def settings(master: str, memory: str | None, cores: int, free: int, *, small: bool = False) -> dict[str, str]:
@@ -111,7 +110,7 @@ def settings(master: str, memory: str | None, cores: int, free: int, *, small: b
             "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",
             # Java does not know TMPDIR.
             "spark.driver.extraJavaOptions": " ".join(
-                [collector, UNVERIFIED, *([_BRIEF] if small else []), f'"-Djava.io.tmpdir={temporary_folder(master)}"']
+                [collector, UNVERIFIED, *([_BRIEF] if small else []), f'"-Djava.io.tmpdir={tempfile.gettempdir()}"']
             ),
         }
         if small:
@@ -167,7 +166,7 @@ def started(master: str = MASTER, memory: str | None = None, *, small: bool = Fa
 
 def _prepare(master: str) -> None:
     """Set what Spark's scripts and Java read before any setting counts."""
-    temporary_folder(master)
+    check_temporary_folder(master)
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):

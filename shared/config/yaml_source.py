@@ -265,17 +265,15 @@ class _Reading:
             variable, colon, default = match[1].partition(":")
             if not match[2] or not _VARIABLE.fullmatch(variable):
                 self._problem(node, f"{show(match[0])} is not a substitution; allowed: ${{VAR}} or ${{VAR:DEFAULT}}")
-            else:
-                try:
-                    found = variables.read(self._environ, variable)
-                except variables.UnreadableVariable as error:
-                    self._problem(node, str(error))
-                    return default
-                if found is not None:
-                    return found
-                if not colon:
-                    self._problem(node, f"the environment variable {variable} is not set and has no default")
-            return default
+                return default
+            try:
+                found = variables.read(self._environ, variable)
+            except variables.UnreadableVariable as error:
+                self._problem(node, str(error))
+                return default
+            if found is None and not colon:
+                self._problem(node, f"the environment variable {variable} is not set and has no default")
+            return default if found is None else found
 
         return _SUBSTITUTION.sub(replacement, text)
 

@@ -113,11 +113,7 @@ class System:
 
 def prepared() -> tuple[str | Path, ...]:
     """Images are there; the words that start Compose."""
-    pulled = all(
-        subprocess.run(["docker", "pull", "-q", image], capture_output=True, check=False).returncode == 0
-        for image in ("python:3.13-slim", "postgres:18")
-    )
-    if not pulled:
+    if not all(map(_pulled, ("python:3.13-slim", "postgres:18"))):
         print("compose-test: no image can be pulled; making the bases of Debian's packages …", flush=True)
         make_bases()
         ENVIRONMENT.update(
@@ -138,6 +134,10 @@ def prepared() -> tuple[str | Path, ...]:
     if "version" in run("docker", "compose", "version", check=False):
         return ("docker", "compose")
     return (TOOLS / "docker-compose",)
+
+
+def _pulled(image: str) -> bool:
+    return subprocess.run(["docker", "pull", "-q", image], capture_output=True, check=False).returncode == 0
 
 
 def _build(image: str, context: str, argument: str, *words: str) -> None:
@@ -259,8 +259,8 @@ def _observed(system: System) -> None:
     if broken or not rules:
         sys.exit(f"compose-test: alerts that Prometheus cannot evaluate: {broken or 'there are none'}")
     print(f"compose-test: Prometheus reaches {len(_DAEMONS)} daemons and has {len(rules)} alerts", flush=True)
-    image = "grafana/grafana:12.2.0"
-    if subprocess.run(["docker", "pull", "-q", image], capture_output=True, check=False).returncode:
+    file = json.loads(system.compose("--profile", "observe", "config", "--format", "json"))
+    if not _pulled(file["services"]["grafana"]["image"]):
         print("compose-test: Grafana's image cannot be pulled; Grafana was not started", flush=True)
         return
     system.compose("up", "-d", "--no-build", "--no-deps", "grafana")

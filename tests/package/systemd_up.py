@@ -77,7 +77,7 @@ class Machine:
         self.sent += count
 
     def sendmail(self) -> None:
-        """Submit one message as the account `nobody`, which has no rights, by the program of that name."""
+        """Give one message to the program sendmail, as the account `nobody`, which has no rights."""
         recipient = f"u{self.sent}@example.net"
         self.run("sudo", "-u", "nobody", "/usr/sbin/sendmail", recipient, stdin=f"Subject: {self.sent}\n\nx\n")
         self.sent += 1

@@ -80,8 +80,9 @@ def test_a_temporary_folder_from_which_no_code_may_run_is_refused_before_spark_s
 ) -> None:
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC))
     with pytest.raises(PillarboxError, match=r"^/\S+ is mounted with noexec, .* allowed: a TMPDIR that is .* without"):
-        session.settings("local[1]", None, 2, 1 << 30)
-    assert session.settings("sc://server", None, 2, 1 << 30)
+        session.check_temporary_folder("local[1]")
+    with pytest.raises(PillarboxError, match=r"^/tmp is mounted with noexec, .* allowed: a /tmp without noexec$"):
+        session.check_temporary_folder("spark://cluster:7077")
 
 
 def test_settings_follow_the_machine_and_where_spark_runs() -> None:
