@@ -12,7 +12,7 @@ AT_ONCE := -n $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) ))) --dist loa
 HEAVY := tests/chaos tests/integration/bench tests/package $(addprefix tests/analytics/,test_cluster.py test_pages.py test_stream_killed.py)
 POSTGRES15 := /usr/lib/postgresql/15/bin/postgres
 # The tests that query PostgreSQL also run on its oldest supported version; the other folders do not depend on it.
-ASKS_POSTGRES := $(addprefix tests/integration/,accounts claim client commands doctor login maintenance pacing pages partitions result schema spool)
+ASKS_POSTGRES := $(addprefix tests/integration/,accounts claim client commands doctor login maintenance pacing pages partitions quarantine queue result schema settings spool)
 PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
 SOURCES := $(wildcard smtpd queued collect shared operate httpd scripts sql clients tests conftest.py)
 export PYTHON

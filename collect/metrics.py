@@ -4,7 +4,7 @@ Owns: the pages /metrics, /healthy and /ready of a collector; which tokens wait,
 Guarantees: without `metrics.listen` nothing is opened, counted or queried. PostgreSQL is queried on a scrape, at most
     once in `metrics.refresh` and for two seconds; a scrape never fails because PostgreSQL is away.
 Raises: ListenFailed when the address cannot be bound; DatabaseUnavailable.
-See: docs/how-to/watch-with-prometheus.md; shared/observe/collect_table.py.
+See: docs/how-to/observe/watch-with-prometheus.md; shared/observe/collect_table.py.
 """
 
 from __future__ import annotations

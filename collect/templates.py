@@ -4,7 +4,7 @@ Owns: finding, checking and rendering the templates: `LANGUAGE/ACTION.subject`, 
 Guarantees: values are escaped in HTML. A name that a template uses and that does not exist is an error when templates
     are read, not when mail is due. The subject is one line.
 Raises: ConfigError naming the file and what is wrong with it.
-See: https://jinja.palletsprojects.com; docs/how-to/account-mail.md.
+See: https://jinja.palletsprojects.com; docs/how-to/send/account-mail.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns: the keys that need a restart. Pure.
 Guarantees: the returned configuration can be used at once by a process that began with `running`; changes without
     effect are named. Every section is in one of the two lists.
-See: docs/how-to/reload.md; smtpd/process/reload.py
+See: docs/how-to/operate/reload.md; smtpd/process/reload.py
 """
 
 from __future__ import annotations

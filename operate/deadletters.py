@@ -3,7 +3,7 @@
 Guarantees: each dead letter is sent once more and not twice, in batches, each committed: cut off in the middle, the
     same request does the rest.
 Raises: Refused and its kinds.
-See: docs/how-to/handle-dead-letters.md; sql/schema/19_deadletter.sql.
+See: docs/how-to/operate/handle-dead-letters.md; sql/schema/19_deadletter.sql.
 """
 
 from __future__ import annotations

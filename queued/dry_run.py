@@ -5,7 +5,7 @@ Owns: the answers to each question of an attempt: transport, rule of the route, 
 Guarantees: it reads only: nothing is claimed, counted, connected to or written. DNS is really queried. Limits on
     recipients in flight are not known here: pacing is that of a worker that has just begun.
 Raises: PillarboxError for errors that an operator can correct.
-See: docs/how-to/dry-run.md
+See: docs/how-to/deliver/dry-run.md
 """
 
 from __future__ import annotations

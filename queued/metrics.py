@@ -8,7 +8,7 @@ Guarantees: without `metrics.listen` nothing is opened, watched or queried. Post
     works behind a pooler; where conditions overlap, take the maximum of the workers and not their sum. Mail that no
     condition selects is in the table `unserved`, which maintenance writes and every worker exports.
 Raises: ListenFailed when the address cannot be bound.
-See: docs/how-to/watch-with-prometheus.md; sql/queries/operation/metrics.sql, metrics_queue.
+See: docs/how-to/observe/watch-with-prometheus.md; sql/queries/operation/metrics.sql, metrics_queue.
 """
 
 from __future__ import annotations

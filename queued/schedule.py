@@ -4,7 +4,7 @@ Owns: finding due schedules, computing the next occurrence of each, and disablin
 Guarantees: each occurrence is queued once, in one transaction with the advance of next_at, under the idempotency key
     schedule:ID:OCCURRENCE. Occurrences missed while no worker ran are replaced by one message, not by a flood. A
     schedule that PostgreSQL or cron refuses is disabled with the reason and stops no other.
-See: sql/schema/16_schedule.sql; shared/cron.py; docs/how-to/schedule-mail.md.
+See: sql/schema/16_schedule.sql; shared/cron.py; docs/how-to/send/schedule-mail.md.
 Bugs: a schedule made less than five seconds before its first occurrence may be that late once.
 """
 

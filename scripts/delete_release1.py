@@ -3,7 +3,8 @@
 Owns: one action: deleting mail that has been on hold in quarantine mailquarantine:release1 for more than a day.
 Guarantees: those of `pillarbox retention`: batches, an audit row, an archive row for each recipient. As
     pillarbox_reviewer it can only decide about held mail.
-See: docs/how-to/keep-and-delete.md; Halon's queue manual, 3.3.1, whose statement compares with -> where it means ->>.
+See: docs/how-to/review/keep-and-delete.md; Halon's queue manual, 3.3.1, whose statement compares with -> where it means
+    ->>.
 """
 
 from __future__ import annotations

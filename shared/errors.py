@@ -18,7 +18,7 @@ _LACKS_RIGHT: Final = "42501"
 _LACKS_SCHEMA: Final = ("42P01", "3F000")
 #: By SQLSTATE: what an operator does about it.
 _REMEDIES: Final = {
-    _LACKS_RIGHT: "; see docs/how-to/grant-roles.md",
+    _LACKS_RIGHT: "; see docs/how-to/rights/grant-roles.md",
     **dict.fromkeys(_LACKS_SCHEMA, "; run `pillarbox migrate`"),
 }
 

@@ -1,7 +1,7 @@
 """configuration — the page of the daemons' files: what each key says, and the line to change
 
 Guarantees: reads only: files are changed where they are, and never behind them. Secrets are masked.
-See: operate/configuration.py; docs/how-to/operate-in-a-browser.md.
+See: operate/configuration.py; docs/how-to/operate/operate-in-a-browser.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Guarantees: GET changes nothing, so that a link which a mail scanner follows stays good. POST uses the link up and
     decides, in the name of the person whose link it is: PostgreSQL checks the rights of that person. The link is
     about one recipient of one message, works once and for a while, and is in no log: it is in the query, not the path.
-See: operate/quarantine/digest.py; docs/how-to/review-quarantined-mail.md.
+See: operate/quarantine/digest.py; docs/how-to/review/review-quarantined-mail.md.
 """
 
 from __future__ import annotations

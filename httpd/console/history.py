@@ -2,7 +2,7 @@
 
 Guarantees: reads only. A page comes however much is archived: a search ends soon after LOOKED, and says how far back it
     has looked; no statement takes longer than PATIENCE.
-See: operate/queue/finished.py; docs/how-to/trace-a-message.md; docs/how-to/report.md.
+See: operate/queue/finished.py; docs/how-to/observe/trace-a-message.md; docs/how-to/observe/report.md.
 """
 
 from __future__ import annotations

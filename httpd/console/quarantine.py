@@ -3,7 +3,7 @@
 Guarantees: a reviewer sees and decides about mail of quarantines that let this person, and of no others. A decision
     is made for mail that is still held, so what another reviewer decided meanwhile is shown, and stays. GET changes
     nothing. A message's own HTML is shown by httpd/console/body.py alone, and given as it is only as a file.
-See: operate/quarantine/, which does it; docs/how-to/review-in-a-browser.md.
+See: operate/quarantine/, which does it; docs/how-to/review/review-in-a-browser.md.
 """
 
 from __future__ import annotations

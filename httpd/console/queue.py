@@ -3,7 +3,7 @@
 Guarantees: mail is only read; what is kept are views of a person's own. No statement takes longer than PATIENCE, and a
     count ends at MOST_COUNTED: a page comes however long the queue is, and says what it leaves out. What is wrong with
     a condition is pointed out beside its field.
-See: operate/queue/look.py and history.py; docs/how-to/operate-in-a-browser.md.
+See: operate/queue/look.py and history.py; docs/how-to/operate/operate-in-a-browser.md.
 """
 
 from __future__ import annotations

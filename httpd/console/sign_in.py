@@ -2,7 +2,7 @@
 
 Guarantees: GET changes nothing, so that a link which a mail scanner follows stays good. Whether a name is known no page
     says.
-See: httpd/console/visitor.py; docs/how-to/review-in-a-browser.md.
+See: httpd/console/visitor.py; docs/how-to/review/review-in-a-browser.md.
 """
 
 from __future__ import annotations

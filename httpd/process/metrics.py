@@ -3,8 +3,8 @@
 Owns: the pages /metrics, /healthy and /ready of httpd; the report of one process about itself.
 Guarantees: without `metrics.listen` nothing is opened and nothing is counted. A page asks only our own processes.
 Raises: ListenFailed when the address cannot be bound.
-See: docs/how-to/watch-with-prometheus.md; shared/observe/httpd_table.py; smtpd/process/metrics_children.py, which adds
-    up several processes.
+See: docs/how-to/observe/watch-with-prometheus.md; shared/observe/httpd_table.py; smtpd/process/metrics_children.py,
+    which adds up several processes.
 """
 
 from __future__ import annotations

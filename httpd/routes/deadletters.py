@@ -1,6 +1,6 @@
 """deadletters — mail that finished without success: listed, shown, sent once more
 
-See: operate/deadletters.py, which does it, for the command line too; docs/how-to/handle-dead-letters.md.
+See: operate/deadletters.py, which does it, for the command line too; docs/how-to/operate/handle-dead-letters.md.
 """
 
 from datetime import UTC, datetime

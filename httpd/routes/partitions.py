@@ -1,7 +1,7 @@
 """partitions — the leaves of the queue, to look at: as they are, as smtpd.yaml wants them, and evenly filled
 
 Guarantees: changes nothing. Leaves are made by command, as their owner.
-See: operate/partitions/run.py; docs/how-to/repartition.md.
+See: operate/partitions/run.py; docs/how-to/operate/repartition.md.
 """
 
 from typing import Annotated

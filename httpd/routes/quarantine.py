@@ -1,7 +1,7 @@
 """quarantine — held mail: the quarantines, the mail in them, one message made safe to look at, and decisions
 
 Guarantees: a message as it was submitted is an attachment alone, in a sandbox of the browser.
-See: operate/quarantine/, which does it, for the command line too; docs/how-to/review-quarantined-mail.md.
+See: operate/quarantine/, which does it, for the command line too; docs/how-to/review/review-quarantined-mail.md.
 """
 
 from typing import Annotated

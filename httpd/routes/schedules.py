@@ -1,6 +1,6 @@
 """schedules — mail that is sent regularly, or once at a later time
 
-See: operate/settings/schedule.py, which does it, for the command line too; docs/how-to/schedule-mail.md.
+See: operate/settings/schedule.py, which does it, for the command line too; docs/how-to/send/schedule-mail.md.
 """
 
 from typing import Annotated

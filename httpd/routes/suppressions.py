@@ -1,6 +1,6 @@
 """suppressions — addresses and domains that get no mail: added, listed, removed
 
-See: operate/settings/suppress.py, which does it, for the command line too; docs/how-to/suppression.md.
+See: operate/settings/suppress.py, which does it, for the command line too; docs/how-to/deliver/suppression.md.
 """
 
 from typing import Annotated

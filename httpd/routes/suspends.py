@@ -1,6 +1,6 @@
 """suspends — mail that must wait: added, listed, removed
 
-See: operate/settings/suspend.py, which does it, for the command line too; docs/how-to/suspend-a-destination.md.
+See: operate/settings/suspend.py, which does it, for the command line too; docs/how-to/deliver/suspend-a-destination.md.
 """
 
 from typing import Annotated

@@ -2,7 +2,7 @@
 
 Guarantees: a secret is made here and answered once. Addresses that only our own networks reach, and secrets in files of
     workers, are for the command line alone, so that a key for the API opens neither.
-See: operate/webhooks/, which does it, for the command line too; docs/how-to/webhooks.md.
+See: operate/webhooks/, which does it, for the command line too; docs/how-to/send/webhooks.md.
 """
 
 from datetime import UTC, datetime

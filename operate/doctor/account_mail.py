@@ -2,7 +2,7 @@
 
 Owns: the checks account.mail, account.collector and account.tokens, with the query that each needs.
 Guarantees: read-only. Without a collector that is enabled, or could run by its file, nothing is asked.
-See: docs/how-to/account-mail.md; sql/accounts/README.md, "Collecting".
+See: docs/how-to/send/account-mail.md; sql/accounts/README.md, "Collecting".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns: whether the secrets that queued.yaml names can be read, and whether mail waits because a login was refused.
 Guarantees: no secret is shown, and no host or token server is contacted: operate/doctor/reach.py does that.
-See: queued/smtp/auth.py; docs/how-to/log-in-to-a-relay.md
+See: queued/smtp/auth.py; docs/how-to/deliver/log-in-to-a-relay.md
 """
 
 from __future__ import annotations

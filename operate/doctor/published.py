@@ -5,7 +5,7 @@ Owns: the questions about the domains that signing.rules of queued.yaml name, an
 Guarantees: each question has ten seconds at most. A domain written with * is not asked about. Where DNS does not answer
     the finding is a note: host.dns raises the alarm.
 See: RFC 7208 sections 3.2 and 4.5 (one record begins with v=spf1); RFC 6376 section 3.6.1; RFC 7489 section 6.6.3;
-    RFC 1912 section 2.1 (PTR and address agree); docs/how-to/set-up-a-host.md.
+    RFC 1912 section 2.1 (PTR and address agree); docs/how-to/start/set-up-a-host.md.
 """
 
 from __future__ import annotations

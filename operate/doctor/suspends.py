@@ -1,7 +1,7 @@
 """suspends — the verdict on mail that is suspended
 
 Guarantees: pure.
-See: docs/how-to/suspend-a-destination.md.
+See: docs/how-to/deliver/suspend-a-destination.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """webhooks — the verdict on endpoints that receive events about mail
 
 Guarantees: pure.
-See: docs/how-to/webhooks.md.
+See: docs/how-to/send/webhooks.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Guarantees: operators (who own the queue) may do everything; others need the rol
     the reviewers of each quarantine they touch, where it names any. Mail that comes into a closed quarantine between
     the check and the change is left alone, too. PostgreSQL decides by the same rules, of the last `pillarbox migrate`.
 Raises: Refused and its kinds in one line, before anything is changed.
-See: docs/how-to/grant-roles.md.
+See: docs/how-to/rights/grant-roles.md.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ async def admit(connection: database.Connection, settings: SmtpdConfig) -> Acces
     """The login that asks, or the principal it acts for; refused without the role."""
     [row] = await database.fetch(connection, "quarantine_login")
     if not row.operator and _REVIEWER not in row.roles:
-        hint = f"grant it {_REVIEWER}; see docs/how-to/grant-roles.md"
+        hint = f"grant it {_REVIEWER}; see docs/how-to/rights/grant-roles.md"
         raise NotAllowed(f"{row.login!r} is not a reviewer: {hint}")
     known = all_quarantines(settings.quarantines)
     others = frozenset(row.id for row in await database.fetch(connection, "quarantine_others", ids=list(known)))

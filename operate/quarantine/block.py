@@ -5,7 +5,7 @@ Guarantees: smtpd refuses the mail of a blocked sender as soon as its rule's lis
     (operate/settings/change.py). Reviewers block senders of mail that they may decide about; whole
     domains are for operators.
 Raises: Refused and its kinds.
-See: sql/schema/18_quarantine.sql; docs/how-to/review-in-a-browser.md.
+See: sql/schema/18_quarantine.sql; docs/how-to/review/review-in-a-browser.md.
 """
 
 from __future__ import annotations

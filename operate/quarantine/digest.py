@@ -7,7 +7,7 @@ Guarantees: at most one digest for each quarantine and period. The recipients in
     held message is only text in it. With notice.url each person who reviews gets a digest of its own, whose links are
     in the same transaction; of each link only the digest is kept.
 Raises: Refused and its kinds.
-See: docs/how-to/review-quarantined-mail.md; RFC 3834 (Auto-Submitted).
+See: docs/how-to/review/review-quarantined-mail.md; RFC 3834 (Auto-Submitted).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def chosen(access: Access, ids: Collection[str]) -> list[Quarantine]:
 def check_spooling(access: Access) -> None:
     """Refuse who may not queue a digest."""
     if access.unspooling:
-        raise NotAllowed(f"quarantine digest: {access.unspooling}; see docs/how-to/grant-roles.md")
+        raise NotAllowed(f"quarantine digest: {access.unspooling}; see docs/how-to/rights/grant-roles.md")
 
 
 async def digest(

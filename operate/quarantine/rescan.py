@@ -4,7 +4,7 @@ Owns: the facts of a held message for rspamd, and the verdicts that count as cle
 Guarantees: without an audit row nothing changes. With it clean mail is released, a portion in one transaction with its
     audit row; mail that is not clean, or too large to be checked, or that rspamd does not answer about, stays held.
 Raises: Refused and its kinds.
-See: smtpd/policy/content_check.py; docs/how-to/check-content-with-rspamd.md.
+See: smtpd/policy/content_check.py; docs/how-to/accept/check-content-with-rspamd.md.
 """
 
 from __future__ import annotations

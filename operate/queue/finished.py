@@ -5,7 +5,7 @@ Guarantees: reads only. However many rows there are, a search ends soon after `s
     looked, so that another goes on from there. A stretch doubles as long as it is read quickly; a condition that names
     a message looks everywhere at once, by indexes.
 Raises: ConditionError; a statement that takes longer than the connection allows is cancelled.
-See: sql/schema/05_history.sql; docs/how-to/trace-a-message.md.
+See: sql/schema/05_history.sql; docs/how-to/observe/trace-a-message.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Owns: the forms of a line that proves a delivery. Pure: no I/O, no clock.
 Guarantees: a line that is not understood proves nothing. A delivery is of a message, by our own id or by its
     Message-ID, to a recipient; a number of a recipient counts together with its message alone, since numbers are given
     again.
-See: sql/README.md, "A restored queue"; docs/how-to/back-up-and-recover.md.
+See: sql/README.md, "A restored queue"; docs/how-to/operate/back-up-and-recover.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Guarantees: mail that cannot be sent is refused when it is added. Nothing is sen
     change of a schedule has its preview, audit row and undo (operate/settings/change.py). One message for later is
     mail: it has a preview here, and `pillarbox queue` deletes it.
 Raises: Refused and its kinds.
-See: docs/how-to/schedule-mail.md; queued/schedule.py; sql/schema/16_schedule.sql.
+See: docs/how-to/send/schedule-mail.md; queued/schedule.py; sql/schema/16_schedule.sql.
 """
 
 from __future__ import annotations

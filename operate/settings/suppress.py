@@ -4,7 +4,7 @@ Guarantees: workers refuse an added address within seconds (suppression.atdelive
     smtpd.yaml says so. What is added at once is one transaction: all, or nothing. Each change has its preview, audit
     row and undo (operate/settings/change.py).
 Raises: Refused and its kinds.
-See: shared/mail/suppression.py for the spelling; docs/how-to/suppression.md.
+See: shared/mail/suppression.py for the spelling; docs/how-to/deliver/suppression.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Guarantees: suspended mail waits in the queue, is not tried and not counted as t
     at its next poll. Removing a suspend makes its mail due at once, after COMMIT. Suspends of queued.yaml are not
     touched here. Each change has its preview, audit row and undo (operate/settings/change.py).
 Raises: Refused and its kinds.
-See: docs/how-to/suspend-a-destination.md; queued/pacing/suspends.py.
+See: docs/how-to/deliver/suspend-a-destination.md; queued/pacing/suspends.py.
 """
 
 from __future__ import annotations

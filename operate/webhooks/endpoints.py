@@ -5,7 +5,7 @@ Guarantees: an invalid value is refused before any query, with what is allowed. 
     once and never shown again. What queued.yaml says of an endpoint is not changed here, for a worker would change it
     back; whether it gets events is. Each change has its preview, audit row and undo (operate/settings/change.py).
 Raises: Refused, NotThere, NotNow.
-See: docs/how-to/webhooks.md; sql/README.md, "Webhooks".
+See: docs/how-to/send/webhooks.md; sql/README.md, "Webhooks".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Guarantees: one warning, which names the file, the key, the leaves and the remed
     of which a worker takes a part makes its claims walk over mail of others, and one that PostgreSQL cannot leave out
     is opened and locked by each claim in vain. Exact for conditions on the partition id; where one names other columns
     too, every leaf that it may select counts as in part.
-See: docs/how-to/run-more-workers.md; `pillarbox doctor`, worker.pruning.
+See: docs/how-to/deliver/run-more-workers.md; `pillarbox doctor`, worker.pruning.
 """
 
 from __future__ import annotations

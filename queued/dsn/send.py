@@ -7,7 +7,7 @@ Guarantees: a notification is queued in the transaction that deletes its notices
     waits, stops no other, and is dropped when it was refused for `maintenance.keep.history`. Notifications have the
     null sender, and mail from the null sender gets none: no bounce of a bounce. Each is made by one set of settings
     from its beginning to its end.
-See: sql/schema/11_notice.sql; queued/dsn/compose.py; docs/how-to/bounces.md.
+See: sql/schema/11_notice.sql; queued/dsn/compose.py; docs/how-to/deliver/bounces.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns: the built-in texts, and the values of their placeholders. Pure.
 Guarantees: lines end with CR LF. A placeholder is replaced once: its value is not searched for placeholders.
-See: shared/config/queued/bounces.py (PLACEHOLDERS); docs/how-to/bounces.md.
+See: shared/config/queued/bounces.py (PLACEHOLDERS); docs/how-to/deliver/bounces.md.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Owns: Judgement, and the way the rules of queued.yaml decide it: for each kind of action the first rule that matches.
 Guarantees: pure. A delivery is never judged. No rule bounces mail while a peer may have it already (uncertain), nor for
     trouble that is our own, a refused login included; a rule that waits, holds or suspends applies there too.
-See: shared/config/queued/rules.py; docs/how-to/react-to-replies.md; RFC 3463 section 3.1 (the class of an enhanced
-    code).
+See: shared/config/queued/rules.py; docs/how-to/deliver/react-to-replies.md; RFC 3463 section 3.1 (the class of an
+    enhanced code).
 """
 
 from __future__ import annotations

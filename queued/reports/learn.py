@@ -5,7 +5,8 @@ Guarantees: forged mail to us cannot suppress an address: a report counts only f
     the message that it names, by a signed return path or an id that cannot be guessed. One report counts once, however
     often it is read.
 Raises: psycopg's exceptions; the caller defers.
-See: shared/mail/suppression.py; sql/queries/delivery/suppression.sql, suppression_note; docs/how-to/suppression.md.
+See: shared/mail/suppression.py; sql/queries/delivery/suppression.sql, suppression_note;
+    docs/how-to/deliver/suppression.md.
 Bugs: a recipient of a message can report on its other recipients; with evidence `known`, its sender can too.
 """
 

@@ -6,7 +6,7 @@ Guarantees: while no addresses are suppressed it costs one query every few secon
     claim's token. A check ends by the configuration it began with. However many reports there are, a few are read at a
     time.
 Raises: ConfigError from `Screening` for a secret that cannot be read; nothing else.
-See: queued/reports/learn.py; shared/config/suppression.py; docs/how-to/suppression.md.
+See: queued/reports/learn.py; shared/config/suppression.py; docs/how-to/deliver/suppression.md.
 """
 
 from __future__ import annotations

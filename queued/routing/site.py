@@ -4,7 +4,7 @@ Owns: the name of a site, the test whether two domains are one site, and the mem
 Guarantees: pure but for the memory, which is bounded and only a guess: an attempt uses the exchangers that it finds
     itself. Domains are one site only when every exchanger, its preference and its port are the same; the name may
     coincide for different ones, so that policies stay readable.
-See: KumoMTA, "site name", whose form the names have; docs/how-to/route-mail.md
+See: KumoMTA, "site name", whose form the names have; docs/how-to/deliver/route-mail.md
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns: drawing sources by weight, matching sources to hosts, and the allowance of a source under warm-up for a day.
 Guarantees: pure. Every source is drawn sooner or later in proportion to its weight. The first day of a warm-up is the
     configured day, in UTC; before it nothing is sent, after the last day there is no limit.
-See: docs/how-to/several-source-addresses.md; KumoMTA egress_pool; Postfix smtp_bind_address
+See: docs/how-to/deliver/several-source-addresses.md; KumoMTA egress_pool; Postfix smtp_bind_address
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Guarantees: credentials are sent only over a connection that is as safe as `auth
     (queued/smtp/own_secrets.py).
 Raises: ConversationError, always of phase `auth`: `login` where a retry is useless until the operator corrects
     something, else a temporary kind.
-See: RFC 4954; queued/smtp/sasl.py for the mechanisms; docs/how-to/log-in-to-a-relay.md.
+See: RFC 4954; queued/smtp/sasl.py for the mechanisms; docs/how-to/deliver/log-in-to-a-relay.md.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Guarantees: a source fits the host's family, has allowance left and is allowed b
 Raises: ConversationError for a host that cannot be spoken to from here; ParkedError when a connection may not be
     opened.
 See: queued/routing/source.py for the decisions; queued/routing/warmup.py for the count;
-    docs/how-to/several-source-addresses.md
+    docs/how-to/deliver/several-source-addresses.md
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns: the command line of operate/keys.py.
 Guarantees: a key is printed once, when it is made, alone on its line.
 Raises: PillarboxError for errors that an operator can correct.
-See: docs/how-to/use-api-keys.md.
+See: docs/how-to/send/use-api-keys.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Owns: list, add, change, remove in the table pillarbox.principals.
 Guarantees: a change keeps what its options do not name. Passwords are a matter of `pillarbox user passwd`, which takes
     applications that may send where smtpd.yaml says `authentication.source: table`.
 Raises: PillarboxError for errors that an operator can correct.
-See: docs/how-to/say-on-whose-behalf.md; scripts/access/principal_store.py.
+See: docs/how-to/rights/say-on-whose-behalf.md; scripts/access/principal_store.py.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Owns: add, passwd, disable, enable, list, remove in the file or table that smtpd
 Guarantees: a password is never an argument, so it is in no process list and no shell history. Both verifiers of a
     password are made together: argon2 for PLAIN and LOGIN, SCRAM keys for SCRAM-SHA-256. smtpd needs no restart.
 Raises: PillarboxError for errors that an operator can correct.
-See: docs/how-to/submit-with-authentication.md; scripts/access/user_store.py.
+See: docs/how-to/send/submit-with-authentication.md; scripts/access/user_store.py.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns: the command line of operate/sign_in.py; the address of the console, as httpd.yaml has it.
 Guarantees: a link is printed once, alone on its line.
 Raises: PillarboxError for errors that an operator can correct.
-See: docs/how-to/review-in-a-browser.md.
+See: docs/how-to/review/review-in-a-browser.md.
 """
 
 from __future__ import annotations

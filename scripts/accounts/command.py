@@ -4,7 +4,7 @@ Owns: the verbs install, remove, preview and verify.
 Guarantees: installing twice changes nothing the second time. Nothing is removed without consent, and only what was
     installed. preview and verify need no database.
 Raises: PillarboxError for errors that an operator can correct.
-See: docs/how-to/account-mail.md; sql/accounts/README.md.
+See: docs/how-to/send/account-mail.md; sql/accounts/README.md.
 """
 
 from __future__ import annotations

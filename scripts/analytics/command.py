@@ -3,7 +3,7 @@
 Owns: the list of verbs, each a folder or module of this package with `add_verb`, and the error for missing packages.
 Guarantees: no part of Spark or Arrow is loaded before a verb that needs it runs.
 Raises: PillarboxError when the extra is not installed, and for errors that an operator can correct.
-See: docs/how-to/export-history.md; docs/explanation/analytics.md.
+See: docs/how-to/observe/export-history.md; docs/explanation/analytics.md.
 """
 
 from __future__ import annotations

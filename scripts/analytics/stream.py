@@ -7,7 +7,7 @@ Guarantees: each attempt is counted exactly once, however often the driver is ki
     batch is written in one transaction that says which batch it is. The query begins at a whole minute, so no minute is
     incomplete. A minute is final LATE after it ends; later attempts are not counted. Ctrl-C ends the query at once.
 Raises: PillarboxError.
-See: docs/how-to/report.md; sql/README.md, "Figures by the minute", the crash table.
+See: docs/how-to/observe/report.md; sql/README.md, "Figures by the minute", the crash table.
 """
 
 from __future__ import annotations

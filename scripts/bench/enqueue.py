@@ -5,7 +5,7 @@ Owns: batches of `enqueue_batch` and single calls of `enqueue`, each committed, 
 Guarantees: an embedded server with fsync and synchronous_commit on. Bodies of 4 KB, a recipient and, where keys are
     measured, an idempotency key of its own for each. The JSON is made before the clock starts; each round measures
     everything once, and rates are the median of the rounds. What was queued is counted.
-See: docs/how-to/enqueue-from-sql.md; scripts/bench/core/schedule.py, for the spool.
+See: docs/how-to/send/enqueue-from-sql.md; scripts/bench/core/schedule.py, for the spool.
 """
 
 from __future__ import annotations

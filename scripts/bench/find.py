@@ -4,7 +4,7 @@ Owns: a database of this many archive rows over 90 days, and its questions: thos
 Guarantees: rows are analyzed and vacuumed, as after a night of autovacuum. Each question is for another Message-ID, one
     in ten for one that was never sent, on a connection of its own, as a command has it; the time is from the
     connection's being open to the last row of the trace. A message that is not found ends the run.
-See: sql/README.md, "Finding what was sent"; tests/integration/commands/test_find.py, for the plan.
+See: sql/README.md, "Finding what was sent"; tests/integration/queue/test_find.py, for the plan.
 """
 
 from __future__ import annotations

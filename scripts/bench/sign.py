@@ -1,6 +1,6 @@
 """sign — measures DKIM signing, per message
 
-Owns: the measurement that docs/how-to/sign-with-dkim.md quotes.
+Owns: the measurement that docs/how-to/deliver/sign-with-dkim.md quotes.
 Guarantees: messages are signed as in queued, one after another in one thread. The figure is the best of several rounds,
     because other work on the machine can only make it worse. The keys are temporary.
 """

@@ -5,7 +5,7 @@ Owns: a database with so many queued recipients, an httpd, a worker and a sink; 
 Guarantees: first_paint_ms is the slowest page's median until Chromium has painted something, filter_ms that of the
     slowest condition. p99_change_pct is how much later the slowest hundredth of mail arrives with viewers than in the
     mean of the two quiet spans around it; quiet_pct is how much these two differ, the noise of the machine.
-See: docs/how-to/operate-in-a-browser.md.
+See: docs/how-to/operate/operate-in-a-browser.md.
 """
 
 from __future__ import annotations

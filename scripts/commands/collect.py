@@ -1,6 +1,6 @@
 """collect — `pillarbox collect`: run one collector of account mail in the foreground
 
-See: collect/daemon.py; docs/how-to/account-mail.md.
+See: collect/daemon.py; docs/how-to/send/account-mail.md.
 """
 
 from __future__ import annotations

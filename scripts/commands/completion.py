@@ -1,7 +1,7 @@
 """completion — `pillarbox completion`: prints the completion of commands and options for a shell
 
 Guarantees: made from the parser itself, so that it knows every verb and option of this version.
-See: docs/how-to/complete-commands.md.
+See: docs/how-to/operate/complete-commands.md.
 """
 
 from __future__ import annotations

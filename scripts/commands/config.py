@@ -4,7 +4,7 @@ Owns: show.
 Guarantees: it prints the values that a worker would use: defaults filled in, groups inherited, `!Env` substituted.
     Passwords are masked. Sizes are octets, durations as in the file. Changes nothing.
 Raises: ConfigError for a file that cannot be used, as the daemons do.
-See: docs/how-to/transport-groups.md
+See: docs/how-to/deliver/transport-groups.md
 """
 
 from __future__ import annotations

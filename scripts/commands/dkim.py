@@ -4,7 +4,7 @@ Owns: generate and check.
 Guarantees: a private key is written to a new file that its owner alone can read, and printed nowhere; a file that is
     there already stays as it is. `check` changes nothing; its status is 1 when DNS lacks a key or has another one.
 Raises: PillarboxError for errors that an operator can correct.
-See: docs/how-to/sign-with-dkim.md; RFC 6376 section 3.6.1 (the record)
+See: docs/how-to/deliver/sign-with-dkim.md; RFC 6376 section 3.6.1 (the record)
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Guarantees: nothing is changed without --yes or a yes at a terminal. PostgreSQL 
     can bring a day back. Each step may be repeated: after a crash or Ctrl-C the same command does the rest. Neither the
     output in JSON nor the audit row has the address.
 Raises: Refused and NotNow; LakeFault; PillarboxError.
-See: docs/how-to/erase-a-person.md; sql/README.md, "Erasing a person".
+See: docs/how-to/review/erase-a-person.md; sql/README.md, "Erasing a person".
 """
 
 from __future__ import annotations

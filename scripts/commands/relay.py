@@ -5,7 +5,7 @@ Guarantees: the password is asked for, or read from a pipe, and is never an argu
     read it. The new queued.yaml is read as a worker reads it before it takes the place of the old one, whose comments
     and other keys it keeps. A refused change leaves both files as they were.
 Raises: ConfigError, PillarboxError.
-See: docs/how-to/log-in-to-a-relay.md.
+See: docs/how-to/deliver/log-in-to-a-relay.md.
 """
 
 from __future__ import annotations

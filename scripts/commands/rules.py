@@ -4,7 +4,7 @@ Owns: the command line of test, the table, `--json` and the exit status.
 Guarantees: nothing is written, suspended or started. The exit status is 0 when a rule decides, 1 when none does; a
     configuration that cannot be used is 78 (sysexits.h).
 Raises: PillarboxError for errors that an operator can correct.
-See: docs/how-to/react-to-replies.md; queued/outcome/rules.py.
+See: docs/how-to/deliver/react-to-replies.md; queued/outcome/rules.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Owns: add, list, remove, enable and disable, for people and for programs.
 Guarantees: a message that cannot be sent is refused when it is added, naming the wrong option. This command sends
     nothing itself: workers do, from then on, whether this host is up or not.
 Raises: PillarboxError for errors that an operator can correct.
-See: operate/settings/schedule.py, which does it; docs/how-to/schedule-mail.md.
+See: operate/settings/schedule.py, which does it; docs/how-to/send/schedule-mail.md.
 """
 
 from __future__ import annotations

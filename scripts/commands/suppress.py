@@ -4,7 +4,7 @@ Owns: the verb `suppress`: add, remove, list, import.
 Guarantees: workers refuse an added address within seconds (suppression.atdelivery), and smtpd refuses it at RCPT where
     smtpd.yaml says so. An import is one transaction: all of a file, or nothing.
 Raises: PillarboxError for errors that an operator can correct, naming file and line.
-See: operate/settings/suppress.py, which does it; docs/how-to/suppression.md.
+See: operate/settings/suppress.py, which does it; docs/how-to/deliver/suppression.md.
 """
 
 from __future__ import annotations

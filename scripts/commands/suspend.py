@@ -4,7 +4,7 @@ Owns: add, list and remove of suspends by command, for people and for programs.
 Guarantees: suspended mail waits in the queue, is not tried and not counted as tried; every worker knows at once, or
     at its next poll. Removing a suspend makes its mail due at once. Suspends of queued.yaml are not touched here.
 Raises: PillarboxError for errors that an operator can correct.
-See: operate/settings/suspend.py, which does it; docs/how-to/suspend-a-destination.md.
+See: operate/settings/suspend.py, which does it; docs/how-to/deliver/suspend-a-destination.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Owns: the reporter that runs on the database's host, and its reports.
 Guarantees: the figures are written once every beat, whatever they are; an outage is one line and another try. When it
     ends, its reports grow old, which smtpd and doctor report; `forget` is for volumes that are gone.
 Raises: PillarboxError for a path that cannot be reached at the start.
-See: shared/spool/space.py; docs/how-to/stop-before-the-disk-is-full.md.
+See: shared/spool/space.py; docs/how-to/accept/stop-before-the-disk-is-full.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns: the command line of operate/webhooks.
 Guarantees: a secret is printed once, when it is made, and by no other verb. `pillarbox queue undo` undoes a change.
 Raises: PillarboxError for errors that an operator can correct.
-See: docs/how-to/webhooks.md.
+See: docs/how-to/send/webhooks.md.
 """
 
 from __future__ import annotations

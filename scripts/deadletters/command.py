@@ -5,7 +5,7 @@ Owns: the options, the tables for people and the JSON for programs; scripts/dead
 Guarantees: without --yes or a yes at a terminal nothing is requeued. It sends each dead letter once more and not twice,
     and works in batches, each committed: cut off in the middle, the same command does the rest.
 Raises: PillarboxError for errors that an operator can correct.
-See: docs/how-to/handle-dead-letters.md; sql/schema/19_deadletter.sql.
+See: docs/how-to/operate/handle-dead-letters.md; sql/schema/19_deadletter.sql.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ schedule](../explanation/retries.md)) or *failed* (given up; the sender is notif
 deferred. An outcome has a scope, the mail that it concerns: this *recipient*, every recipient of the *message* at
 that host, or the *destination* with all its mail. Our own faults have the scope *us* and never bounce mail. Only
 the scope *destination*, and faults of our login, lower the concurrency of a destination. Operators can override these
-tables with [rules](../how-to/react-to-replies.md).
+tables with [rules](../how-to/deliver/react-to-replies.md).
 
 ## Replies
 
@@ -41,11 +41,11 @@ The code has precedence: an enhanced code of another class is an error of the ho
 deferred. An enhanced code of the same class sets the scope of a refusal if it is in this table (X is 4 or 5); before
 MAIL the scope is always the destination. It does not change the outcome: `5.2.2`, a full mailbox, is a failure with 552
 as with 550, because a host that means a temporary refusal replies 4yz. To retry such mail for longer, write a
-[rule](../how-to/react-to-replies.md)."""
+[rule](../how-to/deliver/react-to-replies.md)."""
 
 _LOGINS = """\
 These concern our login, not the mail: with any code, mail is deferred with scope *us*, and no rule bounces it.
-After such a reply to our login, or to MAIL, we [pause](../how-to/log-in-to-a-relay.md) deliveries to the
+After such a reply to our login, or to MAIL, we [pause](../how-to/deliver/log-in-to-a-relay.md) deliveries to the
 destination."""
 
 _FAULTS = """\

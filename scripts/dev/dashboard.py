@@ -3,7 +3,7 @@
 Owns: deploy/grafana-dashboard.json, which is generated and never edited.
 Guarantees: each query is for the instances that the reader chose, and names the chosen datasource. Without `--check`
     the file is current afterwards; with it nothing is written.
-See: Grafana's documentation, "Dashboard JSON model"; docs/how-to/watch-with-prometheus.md.
+See: Grafana's documentation, "Dashboard JSON model"; docs/how-to/observe/watch-with-prometheus.md.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 # Guarantees: packages are those of deploy/requirements/web.txt, each checked by its hash. The venv belongs to the interpreter it was built with, which the package
 #   depends on: build on the release of Debian that it is for (Debian 13 has Python 3.13). Runs no maintainer script.
 # Fails: one line on standard error, exit status 1.
-# See: deb(5), deb-control(5), sysusers.d(5), tmpfiles.d(5); docs/how-to/install-the-debian-package.md.
+# See: deb(5), deb-control(5), sysusers.d(5), tmpfiles.d(5); docs/how-to/start/install-the-debian-package.md.
 set -eu
 
 die() { printf 'deb: %s\n' "$*" >&2; exit 1; }

@@ -5,7 +5,7 @@ Guarantees: writes into a folder that is missing or empty, and leaves it as it w
     wrote is read as the daemons read it. Private keys and passwords are readable by their owner only. Where PostgreSQL
     does not answer, the files stay, one line says which commands are left to do, and the exit status is 69.
 Raises: PillarboxError, ConfigError.
-See: docs/how-to/set-up-a-host.md.
+See: docs/how-to/start/set-up-a-host.md.
 """
 
 from __future__ import annotations

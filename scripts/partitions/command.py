@@ -4,7 +4,7 @@ Owns: the verbs show, plan, apply, split, merge, move, balance; preview and cons
 Guarantees: nothing is changed without a preview and a yes: `--yes`, or the answer at a terminal. A verb that was killed
     finishes when it is run again. The lines that smtpd.yaml needs afterwards are printed.
 Raises: PillarboxError for errors that an operator can correct.
-See: docs/how-to/repartition.md; sql/README.md, "Repartitioning".
+See: docs/how-to/operate/repartition.md; sql/README.md, "Repartitioning".
 """
 
 from __future__ import annotations

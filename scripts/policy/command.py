@@ -4,7 +4,7 @@ Owns: the command lines of check and test, the table, `--json` and the exit stat
 Guarantees: nothing is written, counted or started. test exits 0 if every recipient is accepted (on hold or not), 1 if
     anything is refused; a configuration that cannot be used is 78 for both (sysexits.h).
 Raises: PillarboxError for errors that an operator can correct.
-See: docs/how-to/test-policy.md; scripts/policy/trial.py.
+See: docs/how-to/accept/test-policy.md; scripts/policy/trial.py.
 """
 
 from __future__ import annotations

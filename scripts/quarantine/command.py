@@ -1,7 +1,7 @@
 """command — `pillarbox quarantine`: shows held mail safely, releases it, deletes it, scans it again
 
 Owns: the verbs and their options.
-See: docs/how-to/review-quarantined-mail.md.
+See: docs/how-to/review/review-quarantined-mail.md.
 """
 
 from __future__ import annotations

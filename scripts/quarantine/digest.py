@@ -2,7 +2,7 @@
 
 Owns: the verb.
 Raises: PillarboxError for errors that a reviewer can correct.
-See: operate/quarantine/digest.py, which does it; docs/how-to/review-quarantined-mail.md.
+See: operate/quarantine/digest.py, which does it; docs/how-to/review/review-quarantined-mail.md.
 """
 
 from __future__ import annotations

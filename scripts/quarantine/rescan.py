@@ -3,7 +3,7 @@
 Owns: the verb; the table of verdicts.
 Guarantees: without `--release` nothing changes. Killed, or after rspamd did not answer, the same command does the rest.
 Raises: PillarboxError for errors that a reviewer can correct.
-See: operate/quarantine/rescan.py, which does it; docs/how-to/check-content-with-rspamd.md.
+See: operate/quarantine/rescan.py, which does it; docs/how-to/accept/check-content-with-rspamd.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns: these verbs, their tables and their JSON.
 Guarantees: reads only. Content of a message has no effect on a terminal, and each line of its text has a bar before
     it, so that none can pass for one of ours.
-See: operate/quarantine/held.py; docs/how-to/review-quarantined-mail.md.
+See: operate/quarantine/held.py; docs/how-to/review/review-quarantined-mail.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """command — `pillarbox queue`: shows queued mail and why it waits, and acts on it, one recipient or a million
 
 Owns: the verbs and their options.
-See: docs/how-to/look-into-the-queue.md, docs/how-to/act-on-the-queue.md; docs/reference/condition.md.
+See: docs/how-to/operate/look-into-the-queue.md, docs/how-to/operate/act-on-the-queue.md; docs/reference/condition.md.
 """
 
 from __future__ import annotations

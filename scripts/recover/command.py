@@ -3,7 +3,7 @@
 Owns: the options, the previews and the results.
 Guarantees: nothing is changed without --yes or a yes at a terminal. Cut off, the same command does the rest.
 Raises: PillarboxError for errors that an operator can correct.
-See: operate/recovery, which does it; docs/how-to/back-up-and-recover.md.
+See: operate/recovery, which does it; docs/how-to/operate/back-up-and-recover.md.
 """
 
 from __future__ import annotations

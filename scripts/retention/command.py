@@ -1,7 +1,7 @@
 """command — `pillarbox retention`: deletes held mail and audit rows that are older than their retention
 
 Owns: the verb's options.
-See: docs/how-to/keep-and-delete.md; scripts/retention/run.py.
+See: docs/how-to/review/keep-and-delete.md; scripts/retention/run.py.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns: turning `quarantines[].retention`, `retention.default` and a command line into conditions.
 Guarantees: pure. A recipient matches one rule at most. The time on hold counts, not the time since arrival: mail that
     an operator holds today is not deleted today, however old it is.
-See: docs/how-to/keep-and-delete.md; docs/reference/condition.md.
+See: docs/how-to/review/keep-and-delete.md; docs/reference/condition.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Owns: the order of the steps, the exit statuses of sysexits.h, and the way of st
 Guarantees: status 0 means that smtpd has answered 250, or that the message is in the spool, on the disk. With any other
     status nothing was kept, and the caller still has the message. Sent twice is only what was in doubt: a process was
     killed, or a connection broke, between the final dot and what follows its reply.
-See: sysexits.h; scripts/sendmail/submit.py and spool.py; docs/how-to/send-from-cron-and-scripts.md.
+See: sysexits.h; scripts/sendmail/submit.py and spool.py; docs/how-to/send/send-from-cron-and-scripts.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Guarantees: `keep` returns once the file and its name are on the disk. A file th
     that was killed before it ended with status 0: it is never sent, and goes after a day. One process at a time has a
     message. Files that are linked elsewhere, and what is not a file, are left alone.
 Raises: OSError.
-See: docs/how-to/send-from-cron-and-scripts.md. The folder may be writable for all and readable for its owner alone
+See: docs/how-to/send/send-from-cron-and-scripts.md. The folder may be writable for all and readable for its owner alone
     (mode 1733): names cannot be guessed, and its owner may delete what others put there.
 """
 

@@ -2,7 +2,7 @@
 
 Owns: the address at which a daemon answers Prometheus and checks of its health, and how often that may cost a query.
 Guarantees: without `listen` nothing is opened and nothing is counted.
-See: docs/how-to/watch-with-prometheus.md; docs/reference/metrics.md
+See: docs/how-to/observe/watch-with-prometheus.md; docs/reference/metrics.md
 """
 
 import re

@@ -3,7 +3,7 @@
 Owns: the section `retention` of smtpd.yaml.
 Guarantees: by default only old audit rows are deleted. How long attempts and archive are kept is set by
     maintenance.keep in queued.yaml.
-See: docs/how-to/keep-and-delete.md; Halon's queue manual, 3.3.1
+See: docs/how-to/review/keep-and-delete.md; Halon's queue manual, 3.3.1
 """
 
 from shared.config.fields import Interval, Section, setting

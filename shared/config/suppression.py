@@ -2,7 +2,8 @@
 
 Owns: the models of the section `suppression` of smtpd.yaml and of queued.yaml.
 Guarantees: patterns are addresses or domains in one spelling.
-See: docs/how-to/suppression.md; RFC 3463 section 3 (enhanced status codes); RFC 5965 section 7.3 (feedback types)
+See: docs/how-to/deliver/suppression.md; RFC 3463 section 3 (enhanced status codes); RFC 5965 section 7.3 (feedback
+    types)
 """
 
 from typing import Annotated, Any, Literal, Self

@@ -2,7 +2,7 @@
 
 Owns: the destination of spans, and how many messages are followed.
 Guarantees: without `endpoint` nothing is traced, and no package for it is needed.
-See: docs/how-to/trace-a-message.md; https://opentelemetry.io/docs/specs/otlp/
+See: docs/how-to/observe/trace-a-message.md; https://opentelemetry.io/docs/specs/otlp/
 """
 
 from typing import Annotated

@@ -3,7 +3,7 @@
 Owns: the spelling in which addresses are compared; making and checking return paths that name a message. Pure.
 Guarantees: an address has one spelling in every writer: lower case, no quotes without need, the domain in A-labels. A
     return path that was not made with the secret is not accepted; it holds only the message's id.
-See: sql/schema/11_notice.sql; docs/how-to/suppression.md; VERP, https://cr.yp.to/proto/verp.txt.
+See: sql/schema/11_notice.sql; docs/how-to/deliver/suppression.md; VERP, https://cr.yp.to/proto/verp.txt.
 """
 
 from __future__ import annotations

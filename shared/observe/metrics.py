@@ -6,7 +6,7 @@ Guarantees: labels are bounded: a transport that the configuration does not name
     increase is seen. Counting an event takes 1 to 2 µs, allocates nothing that stays, and raises nothing.
     Everything happens in the event loop's thread, so a scrape sees one moment.
 See: shared/observe/queued_table.py and shared/observe/smtpd_table.py (the metrics);
-    shared/observe/metrics_totals.py (the counts); docs/how-to/watch-with-prometheus.md.
+    shared/observe/metrics_totals.py (the counts); docs/how-to/observe/watch-with-prometheus.md.
 """
 
 from __future__ import annotations

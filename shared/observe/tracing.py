@@ -5,7 +5,7 @@ Guarantees: free when it is off: one comparison for each call, and the package i
     collector delays no mail: spans go out in a thread of their own, at most _QUEUED wait, and further ones are
     dropped. A text that is not a trace context begins a new trace.
 Raises: ConfigError from `setup` when the package is not installed.
-See: https://www.w3.org/TR/trace-context/ (traceparent); docs/how-to/trace-a-message.md
+See: https://www.w3.org/TR/trace-context/ (traceparent); docs/how-to/observe/trace-a-message.md
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns: saying pillarbox.act_as at the beginning of each transaction; who the principal of a command is.
 Guarantees: no statement runs before it is said: one outside a transaction gets a transaction of its own, as autocommit
     would give it. The transaction's end ends it, so that the connection carries nothing over.
-See: sql/README.md, "On whose behalf"; docs/how-to/say-on-whose-behalf.md.
+See: sql/README.md, "On whose behalf"; docs/how-to/rights/say-on-whose-behalf.md.
 """
 
 from __future__ import annotations

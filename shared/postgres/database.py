@@ -163,7 +163,7 @@ def without_right(info: psycopg.ConnectionInfo, what: str) -> DatabaseUnavailabl
     """The line about a right that this login lacks."""
     return DatabaseUnavailable(
         f'{what}, as role "{info.user}" in database "{info.dbname}"; allowed: the owner of the schema, or a role with '
-        "the rights of docs/how-to/grant-roles.md"
+        "the rights of docs/how-to/rights/grant-roles.md"
     )
 
 

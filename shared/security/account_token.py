@@ -8,7 +8,7 @@ Owns: the two forms of a signed secret.
 Guarantees: needs nothing but the standard library. Signatures are compared in constant time, and every key is tried.
     Only the secret is returned: whether it was consumed is the database's to know.
 Raises: ValueError for a key, a secret or a path that cannot be signed; verify raises nothing and returns None.
-See: RFC 2104 (HMAC); RFC 4648 section 5 (base64url); docs/how-to/account-mail.md.
+See: RFC 2104 (HMAC); RFC 4648 section 5 (base64url); docs/how-to/send/account-mail.md.
 """
 
 from __future__ import annotations

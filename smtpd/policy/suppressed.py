@@ -3,7 +3,7 @@
 Owns: the query of the table of suppressions, with its answers kept for a moment.
 Guarantees: without `suppression.action` nothing is queried. Without an answer it raises ListUnavailable.
 Raises: ListUnavailable.
-See: shared/config/suppression.py; sql/schema/11_notice.sql; docs/how-to/suppression.md.
+See: shared/config/suppression.py; sql/schema/11_notice.sql; docs/how-to/deliver/suppression.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Owns: the pages /metrics, /healthy and /ready of smtpd; the report of one proces
 Guarantees: without `metrics.listen` nothing is opened and nothing is counted. A page asks our own processes, and
     PostgreSQL for an estimate of what is queued: without its answer in time those series are missing.
 Raises: ListenFailed when the address cannot be bound.
-See: docs/how-to/watch-with-prometheus.md; shared/observe/smtpd_table.py; smtpd/process/metrics_children.py.
+See: docs/how-to/observe/watch-with-prometheus.md; shared/observe/smtpd_table.py; smtpd/process/metrics_children.py.
 """
 
 from __future__ import annotations

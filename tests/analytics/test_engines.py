@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.counts_pages]
 
-_PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "export-history.md"
+_PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "observe" / "export-history.md"
 _SUMS = {
     "attempts": "count(*), sum(id), sum(size), sum(octet_length({})), count(DISTINCT recipientdomain)",
     "archive": "count(*), sum(id), sum(size), sum(octet_length({})), count(DISTINCT recipientdomain)",

@@ -48,11 +48,11 @@ def test_history_is_exported_cleaned_up_and_generated(
         reader = Reader(values={"postgresql:///trial": trial, "--attempts 1m": "--attempts 2000"})
         with Walk(tmp_path, history_database, reader) as walk:
             walk.environment |= quick_commands(tmp_path / "spark")
-            walk.page("how-to/export-history.md")
+            walk.page("how-to/observe/export-history.md")
             exported = walk.output["pillarbox analytics export --lake /srv/lake"]
             assert "attempts" in exported
             assert list((walk.root / "srv" / "lake").rglob("*.parquet"))
-            walk.page("how-to/erase-a-person.md")
+            walk.page("how-to/review/erase-a-person.md")
 
 
 @pytest.mark.usefixtures("java")
@@ -66,6 +66,6 @@ def test_history_is_reported(history_database: str, exported_lake: Path, tmp_pat
         walk.environment |= quick_commands(tmp_path / "spark")
         (walk.folder / "var").mkdir()
         (walk.folder / "var" / "lake").symlink_to(exported_lake)
-        walk.page("how-to/report.md")
+        walk.page("how-to/observe/report.md")
         assert (walk.folder / "report.html").stat().st_size > 1000
         walk.type("pillarbox analytics report")  # as the page for who comes from Postfix has it

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Final, LiteralString
 
-from tests.chaos import strikes_around, strikes_daemons, strikes_database, strikes_storm, strikes_throughout
 from tests.chaos.arena import BOX, arena
+from tests.chaos.strikes import around, daemons, database, storm, throughout
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _ENOUGH: Final = 60  # recipients accepted and delivered after a fault, before the load ends
 _DRAIN: Final = 12.0  # after this many seconds and two leases without an arrival, the remaining mail counts as lost
 
-_STRIKES: Final = (strikes_daemons, strikes_database, strikes_around, strikes_storm, strikes_throughout)
+_STRIKES: Final = (daemons, database, around, storm, throughout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ async def run_cell(
     began = monotonic()
     async with arena(cell, server, folder, seed, environment) as arena_:
         if cell.strike == "migration":
-            await strikes_around.prepare(arena_)
+            await around.prepare(arena_)
         await arena_.start("greylist" if cell.strike == "late_deferral" else BOX)
         submitting = asyncio.create_task(arena_.load.run())
         try:

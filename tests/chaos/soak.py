@@ -4,7 +4,7 @@ Owns: `make soak`: a line every minute; the bounds on memory, files, connections
 Guarantees: exit status 0 if nothing was lost, each duplicate is of mail that was in flight when a fault struck (by the
     sinks and the claims) and that the history marks as uncertain, and every bound held at the end; 1 otherwise, with
     the failures. A killed process is replaced by a new one, so memory is measured in running processes.
-See: tests/chaos/strikes_storm.py for the faults; docs/explanation/crash-table.md for a run and its figures.
+See: tests/chaos/strikes/storm.py for the faults; docs/explanation/crash-table.md for a run and its figures.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.chaos.arena import arena
 from tests.chaos.cells import Cell
-from tests.chaos.strikes_storm import one
+from tests.chaos.strikes.storm import one
 from tests.fixtures.database.killable import killable
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """test_upgrade — a rolling upgrade while mail flows: nothing is lost and nothing arrives twice
 
 Owns: the cell of the rolling upgrade, and of the way back, as a test.
-See: tests/chaos/upgrade.py; docs/how-to/upgrade.md.
+See: tests/chaos/upgrade.py; docs/how-to/operate/upgrade.md.
 """
 
 from __future__ import annotations

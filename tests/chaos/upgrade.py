@@ -2,7 +2,7 @@
 
 Owns: `to_newer`, from this tree to one with migrations to come.
 Guarantees: daemons are stopped as an operator stops them, one after the other, so nothing may arrive twice.
-See: docs/how-to/upgrade.md; shared/postgres/migrate.py, `compare`.
+See: docs/how-to/operate/upgrade.md; shared/postgres/migrate.py, `compare`.
 """
 
 from __future__ import annotations

@@ -119,8 +119,8 @@ def test_prometheus_asks_every_daemon_that_has_no_profile() -> None:
         f"{name}:{port}" for name, port in _listening().items() if "profiles" not in OURS[name]
     }
     mounted = dict(volume.split(":")[:2] for volume in COMPOSE["services"]["prometheus"]["volumes"])
-    alerts = yaml.safe_load((ROOT / "docs/how-to/prometheus-alerts.yml").read_text(encoding="utf-8"))
-    assert mounted["./docs/how-to/prometheus-alerts.yml"] in scraped["rule_files"]
+    alerts = yaml.safe_load((ROOT / "deploy/prometheus-alerts.yml").read_text(encoding="utf-8"))
+    assert mounted["./deploy/prometheus-alerts.yml"] in scraped["rule_files"]
     assert f'{{job="{job["job_name"]}"}}' in alerts["groups"][0]["rules"][0]["expr"]
 
 
@@ -155,7 +155,7 @@ def test_no_container_of_ours_has_rights_or_writes_its_root_folder() -> None:
 
 
 def test_the_page_names_what_there_is() -> None:
-    page = (ROOT / "docs/how-to/run-in-containers.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/how-to/start/run-in-containers.md").read_text(encoding="utf-8")
     profiles = {profile for service in COMPOSE["services"].values() for profile in service.get("profiles", ())}
     assert set(re.findall(r"--profile (\w+)", page)) <= profiles
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == profiles

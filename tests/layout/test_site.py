@@ -27,18 +27,24 @@ def test_the_navigation_has_every_page_once() -> None:
     assert named == Counter(str(page.relative_to(_DOCS)) for page in _DOCS.rglob("*.md"))
 
 
+def test_a_how_to_page_is_in_the_folder_of_its_section() -> None:
+    _, _, navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")
+    for title, pages in re.findall(r"^  - (\w+)[\w ]*:\n((?:      - .+\n)+)", navigation, re.MULTILINE):
+        assert set(re.findall(r"how-to/(.+)/", pages)) <= {title.lower()}
+
+
 def test_a_link_beyond_the_pages_leads_to_the_host_of_the_repository(caplog: pytest.LogCaptureFixture) -> None:
-    text = "[a](../../sql/README.md#states), [b](../../tests/chaos/), [c](../images/x.png), [d](reload.md)"
-    assert linked(text, _DOCS / "how-to/upgrade.md", _HOST) == (
-        f"[a]({_HOST}/blob/main/sql/README.md#states), [b]({_HOST}/tree/main/tests/chaos), [c](../images/x.png), "
+    text = "[a](../../../sql/README.md#states), [b](../../../tests/chaos/), [c](../../images/x.png), [d](reload.md)"
+    assert linked(text, _DOCS / "how-to/operate/upgrade.md", _HOST) == (
+        f"[a]({_HOST}/blob/main/sql/README.md#states), [b]({_HOST}/tree/main/tests/chaos), [c](../../images/x.png), "
         "[d](reload.md)"
     )
     assert caplog.records == []
 
 
 def test_a_dead_link_to_the_repository_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    for path in ("../../gone.md", "../../../outside.md"):
-        assert linked(f"[a]({path})", _DOCS / "how-to/upgrade.md", _HOST) == f"[a]({path})"
+    for path in ("../../../gone.md", "../../../../outside.md"):
+        assert linked(f"[a]({path})", _DOCS / "how-to/operate/upgrade.md", _HOST) == f"[a]({path})"
         assert caplog.records[-1].levelno == logging.WARNING
         assert path in caplog.messages[-1]
 

@@ -222,7 +222,7 @@ def _confined(system: System, service: str) -> None:
 
 def _commanded(system: System) -> None:
     """The commands that the page runs in containers work."""
-    page = (ROOT / "docs/how-to/run-in-containers.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/how-to/start/run-in-containers.md").read_text(encoding="utf-8")
     commands = re.findall(r"^docker compose exec (.+)$", page, re.MULTILINE)
     for command in commands:
         system.compose("exec", "-T", *shlex.split(command))

@@ -94,7 +94,9 @@ FULL: Final[Object] = {
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
 }
 #: What the page about the chart has a reader write.
-[_WRITTEN_DOWN] = [found.text for found in blocks(DOCS / "how-to/run-on-kubernetes.md") if found.language == "yaml"]
+[_WRITTEN_DOWN] = [
+    found.text for found in blocks(DOCS / "how-to/start/run-on-kubernetes.md") if found.language == "yaml"
+]
 PAGE: Final[Object] = yaml.safe_load(_WRITTEN_DOWN)
 LEAST: Final[Object] = {"httpd": {"enabled": False}, "networkPolicy": {"enabled": False}}
 

@@ -28,6 +28,7 @@ CARRIED: Final = (
     f"{_DATA}/deploy/pillarbox-queued@.service",
     f"{_DATA}/deploy/pillarbox-httpd.service",
     f"{_DATA}/deploy/pillarbox-collect.service",
+    f"{_DATA}/deploy/prometheus-alerts.yml",
     "sql/schema/03_queue.sql",
     "collect/templates/en/activation.html",
     "pillarbox-0.1.0.dist-info/licenses/LICENSE",

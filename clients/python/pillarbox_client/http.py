@@ -4,7 +4,7 @@ Owns: the requests. A key shows who sends: `pillarbox key add` makes one.
 Guarantees: a message is sent once, however often a request has to be made again: each has an Idempotency-Key, the
     caller's or one of its own, and a connection that broke, 503 and a key that is busy are tried again under it.
 Raises: Problem where the server refuses, with its words; httpx.TransportError if no answer came to the last try.
-See: docs/how-to/send-by-http.md of Pillarbox; RFC 9457, the form of a problem.
+See: docs/how-to/send/send-by-http.md of Pillarbox; RFC 9457, the form of a problem.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Owns: the calls of `pillarbox.enqueue` and `pillarbox.enqueue_batch`.
 Guarantees: the mail exists if and only if the transaction commits; nothing here commits.
 Raises: what the driver raises where PostgreSQL refuses: SQLSTATE 22023 for a bad value, 42501 for a sender that this
     login or principal may not use, 23505 for a key of another message. The transaction is then aborted.
-See: docs/how-to/enqueue-from-sql.md of Pillarbox.
+See: docs/how-to/send/enqueue-from-sql.md of Pillarbox.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Guarantees: nothing is changed without --yes or a yes. A day is dropped only aft
     the same rows, and only if its number of rows is unchanged under the lock that drops it. A day that differs is
     refused, the others continue, and the exit status is 1. Files are removed only if no snapshot needs them.
 Raises: LakeFault, DatabaseUnavailable, PillarboxError.
-See: docs/how-to/export-history.md; sql/README.md for the other way to drop days (`maintenance.keep`).
+See: docs/how-to/observe/export-history.md; sql/README.md for the other way to drop days (`maintenance.keep`).
 """
 
 from __future__ import annotations

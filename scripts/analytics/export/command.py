@@ -4,7 +4,7 @@ Owns: the choice of days to export, their order, the output.
 Guarantees: run again, it exports only days that are missing or have grown. One run at a time. After a day that was
     refused or dropped meanwhile, the others are still exported, and the exit status is 1. It needs no Java.
 Raises: LakeFault, DatabaseUnavailable, PillarboxError.
-See: docs/how-to/export-history.md.
+See: docs/how-to/observe/export-history.md.
 """
 
 from __future__ import annotations

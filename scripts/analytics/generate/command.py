@@ -6,7 +6,7 @@ Guarantees: the same seed makes the same rows except for their ids; missing days
     only previews. An interrupted run leaves whole stretches, never part of one.
 Raises: DatabaseUnavailable, PillarboxError.
 Bugs: the number of attempts is only right to a few in a thousand, because retries are random.
-See: docs/how-to/export-history.md.
+See: docs/how-to/observe/export-history.md.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Guarantees: a lake in a folder needs no server and no rights in PostgreSQL, so a
     any other catalog and warehouse: REST, or SQL in PostgreSQL, with files in an object store. A table gets the columns
     it lacks, and is refused if a newer version of Pillarbox has written it.
 Raises: LakeFault.
-See: https://py.iceberg.apache.org/configuration/; docs/how-to/export-history.md.
+See: https://py.iceberg.apache.org/configuration/; docs/how-to/observe/export-history.md.
 """
 
 from __future__ import annotations

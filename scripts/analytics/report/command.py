@@ -4,7 +4,7 @@ Owns: the options, the period, the source of history, and the destination of the
 Guarantees: read-only except for --store. A page is written under another name and renamed at the end, so it is always
     complete. Progress goes to standard error.
 Raises: PillarboxError.
-See: docs/how-to/report.md; docs/reference/analyses.md.
+See: docs/how-to/observe/report.md; docs/reference/analyses.md.
 """
 
 from __future__ import annotations

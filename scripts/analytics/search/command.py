@@ -3,7 +3,7 @@
 Guarantees: reads the lake only; PostgreSQL and Java are not needed. The newest come first. Finding nothing is an
     answer: the exit status is 0.
 Raises: LakeFault; ConditionError for a condition that finished mail cannot answer.
-See: docs/how-to/export-history.md; docs/reference/condition.md.
+See: docs/how-to/observe/export-history.md; docs/reference/condition.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """request — the requests of a run, as octets
 
 Owns: the forms in which one message is sent by HTTP. Pure.
-See: docs/how-to/send-by-http.md.
+See: docs/how-to/send/send-by-http.md.
 """
 
 from __future__ import annotations

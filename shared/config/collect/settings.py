@@ -3,7 +3,7 @@
 Owns: the models of the collector of account mail: where accounts and queue are, batches, keys, mail.
 Guarantees: ids of keys are unique; links have the place of the token. That a collector which is enabled has a key, a
     sender and its links is one error for each that is missing.
-See: docs/how-to/account-mail.md; sql/accounts/README.md
+See: docs/how-to/send/account-mail.md; sql/accounts/README.md
 """
 
 from typing import Annotated, Literal, Self

@@ -3,7 +3,7 @@
 Owns: the section `oidc` of httpd.yaml.
 Guarantees: the provider is asked over HTTPS, or on this host. The API refuses a token that was made for the console:
     the client and the audience have different names.
-See: OpenID Connect Discovery 1.0; docs/how-to/use-api-keys.md; docs/how-to/review-in-a-browser.md
+See: OpenID Connect Discovery 1.0; docs/how-to/send/use-api-keys.md; docs/how-to/review/review-in-a-browser.md
 """
 
 import re

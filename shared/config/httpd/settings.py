@@ -34,7 +34,7 @@ class HttpdDatabase(Section):
     uri: Text = setting(
         "embedded:",
         "The database that holds the queue. The login must be able to act for principals: the owner, as in the "
-        "embedded server, or one with the roles of docs/how-to/grant-roles.md.",
+        "embedded server, or one with the roles of docs/how-to/rights/grant-roles.md.",
         unit="text",
         repr=False,
     )

@@ -2,7 +2,7 @@
 
 Owns: the models of the section `bounces`.
 Guarantees: a text has only known placeholders; defaults are Postfix's wherever Postfix has the same limit.
-See: https://www.postfix.org/postconf.5.html, bounce(5); RFC 3461; RFC 3464; docs/how-to/bounces.md
+See: https://www.postfix.org/postconf.5.html, bounce(5); RFC 3461; RFC 3464; docs/how-to/deliver/bounces.md
 """
 
 import re

@@ -5,7 +5,7 @@ Guarantees: the models hold the places of secrets, never the secrets. Exactly on
     and the mechanisms are those that can use it. Credentials go over verified TLS unless `over` allows less.
 See: RFC 4954; RFC 4616 (PLAIN); RFC 7677 (SCRAM-SHA-256); RFC 7628 (OAUTHBEARER); RFC 6749 section 6 (refresh);
     Postfix smtp_sasl_password_maps, smtp_sasl_mechanism_filter and smtp_sasl_security_options;
-    docs/how-to/log-in-to-a-relay.md
+    docs/how-to/deliver/log-in-to-a-relay.md
 """
 
 import re

@@ -3,7 +3,7 @@
 Owns: the models of a rule: its conditions on a reply, and its action.
 Guarantees: a rule has at least one condition and one fate: to wait, to bounce or to hold. Expressions match in linear
     time (shared.patterns), so that no peer can stall a worker by its replies.
-See: docs/how-to/react-to-replies.md; Halon's bounce patterns; KumoMTA's traffic shaping automation
+See: docs/how-to/deliver/react-to-replies.md; Halon's bounce patterns; KumoMTA's traffic shaping automation
 """
 
 from typing import Annotated, Final, Literal, Self

@@ -2,7 +2,7 @@
 
 Owns: the models of the section `webhooks`, and the kinds of events.
 Guarantees: a condition can be read, and asked of an event; no secret stands in the file itself.
-See: docs/how-to/webhooks.md; docs/reference/condition.md
+See: docs/how-to/send/webhooks.md; docs/reference/condition.md
 """
 
 from typing import Annotated, Final, Literal, get_args

@@ -3,7 +3,7 @@
 Owns: the section `quarantines` of smtpd.yaml, and the two quarantines that always exist.
 Guarantees: a quarantine of held mail (metadata _quarantineid) needs no entry here; an entry names its reviewers, the
     addresses that get its digest, and its retention. A digest's addresses are ones that pillarbox.enqueue accepts.
-See: docs/how-to/review-quarantined-mail.md; sql/README.md, `_quarantineid`
+See: docs/how-to/review/review-quarantined-mail.md; sql/README.md, `_quarantineid`
 """
 
 import re

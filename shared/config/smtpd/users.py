@@ -4,7 +4,7 @@ Owns: the models of that file and of its entries, and reading the file as a whol
 Guarantees: a file is read whole or not at all. Names and passwords are prepared by SASLprep; domains are in the one
     spelling of shared/mail/domain.py. No verifier is ever quoted in a message.
 Raises: ConfigError with every problem found, one line each.
-See: docs/how-to/submit-with-authentication.md; RFC 4013, RFC 5803.
+See: docs/how-to/send/submit-with-authentication.md; RFC 4013, RFC 5803.
 """
 
 import os

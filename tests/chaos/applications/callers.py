@@ -3,7 +3,7 @@
 Owns: Callers, and the promise to them: each send is accepted exactly once.
 Guarantees: a request without an answer, and one that is answered by 409, 429 or 503, is sent again under the same key.
     Of the accepted ones, one in five is sent once more, as by a client that has lost its own notes.
-See: docs/how-to/send-by-http.md; sql/README.md, "Crash table", 21 and 22.
+See: docs/how-to/send/send-by-http.md; sql/README.md, "Crash table", 21 and 22.
 """
 
 from __future__ import annotations

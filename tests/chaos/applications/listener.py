@@ -2,7 +2,7 @@
 
 Owns: Listener, a server on loopback that takes every event; the promise to it: every event at least once, under one id,
     none invented, `accepted` before `delivered`.
-See: sql/README.md, "Webhooks"; docs/how-to/webhooks.md.
+See: sql/README.md, "Webhooks"; docs/how-to/send/webhooks.md.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from tests.integration.accounts.test_accounts_command import count, daemon, writ
 if TYPE_CHECKING:
     from tests.fixtures.database.accounts import Accounts
 
-_ALERTS = Path(__file__).parents[3] / "docs" / "how-to" / "prometheus-alerts.yml"
+_ALERTS = Path(__file__).parents[3] / "deploy" / "prometheus-alerts.yml"
 _ON: dict[str, Any] = {"metrics": {"listen": "127.0.0.1:0", "refresh": "1ms"}}
 
 

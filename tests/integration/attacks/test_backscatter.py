@@ -1,7 +1,7 @@
 """test_backscatter — an untrusted client causes no notification, no high priority and no delayed mail
 
 Owns: parameters of MAIL and RCPT from a client that may not relay, and reports to our own addresses.
-See: RFC 3461 section 4; RFC 4865; RFC 6710 section 4.1; docs/how-to/bounces.md.
+See: RFC 3461 section 4; RFC 4865; RFC 6710 section 4.1; docs/how-to/deliver/bounces.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """test_rates — a client that blocks the counting process gets at most its limit once more
 
 Owns: real processes with their supervisor, which counts for all of them, stopped.
-See: smtpd/rates/client.py; tests/unit/smtpd/test_rates.py for the arithmetic; docs/how-to/limit-clients.md.
+See: smtpd/rates/client.py; tests/unit/smtpd/test_rates.py for the arithmetic; docs/how-to/accept/limit-clients.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """test_sessions — one network does not fill all sessions, and the last ones are reserved for relay clients
 
 Owns: the share of a network in all sessions, and `load.reserve`.
-See: docs/how-to/limit-clients.md; smtpd/session/overload.py; smtpd/rates/limits.py.
+See: docs/how-to/accept/limit-clients.md; smtpd/session/overload.py; smtpd/rates/limits.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """test_client_http — the client for Python sends through a running httpd, once, and asks what became of it
 
 Owns: proofs about clients/python/pillarbox_client/http.py and django_http.py.
-See: tests/integration/client/test_client_sql.py; docs/how-to/send-by-http.md.
+See: tests/integration/client/test_client_sql.py; docs/how-to/send/send-by-http.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """test_as — `--as` names the principal for whom a command acts; without it, the user that runs it, if that is one
 
 Owns: proofs about scripts/one_connection.py and shared/postgres/acting.py, by what PostgreSQL records and refuses.
-See: docs/how-to/say-on-whose-behalf.md; tests/integration/schema/test_review_rights.py.
+See: docs/how-to/rights/say-on-whose-behalf.md; tests/integration/schema/test_review_rights.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.fixtures.database.logins import Logins
     from tests.fixtures.database.reviewing import Reviewing
 
-SEE: Final = "; see docs/how-to/grant-roles.md"
+SEE: Final = "; see docs/how-to/rights/grant-roles.md"
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """test_init — `pillarbox init` writes a configuration that the daemons use at once
 
 Owns: proofs about scripts/init/.
-See: docs/how-to/set-up-a-host.md; tests/package/test_wheel.py, for the same from an installed wheel.
+See: docs/how-to/start/set-up-a-host.md; tests/package/test_wheel.py, for the same from an installed wheel.
 """
 
 from __future__ import annotations

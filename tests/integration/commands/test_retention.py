@@ -1,7 +1,7 @@
 """test_retention — mail held for long enough is deleted, reported, and has its row in the archive
 
 Owns: proofs about `pillarbox retention`: rules, preview, exact counts, rights, and old rows of audit.
-See: docs/how-to/keep-and-delete.md; Halon's queue manual, 3.3.1.
+See: docs/how-to/review/keep-and-delete.md; Halon's queue manual, 3.3.1.
 """
 
 from __future__ import annotations

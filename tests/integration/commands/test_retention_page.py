@@ -2,7 +2,7 @@
 
 Owns: running them, in the order they stand, with the configuration of the page, on a queue in which each finds
     something.
-See: docs/how-to/keep-and-delete.md, docs/how-to/hold-mail.md.
+See: docs/how-to/review/keep-and-delete.md, docs/how-to/accept/hold-mail.md.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ def held(factory: Factory, quarantine: str) -> int:
 def test_the_page_on_retention(
     factory: Factory, database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    [block] = _SECTIONS.findall((HOW_TO / "keep-and-delete.md").read_text(encoding="utf-8"))
+    [block] = _SECTIONS.findall((HOW_TO / "review/keep-and-delete.md").read_text(encoding="utf-8"))
     yaml = tmp_path / "page.yaml"
     yaml.write_text(textwrap.dedent(block), encoding="utf-8")
     folder = write_config(tmp_path / "config", database, **load_yaml(yaml, {}).values)
-    found = commands("keep-and-delete.md")
+    found = commands("review/keep-and-delete.md")
     assert len(found) == 6
     assert " ".join(found[4]) == "python -m scripts.delete_release1"
     for words in found:
@@ -78,7 +78,7 @@ def test_the_page_on_holding(
 ) -> None:
     folder = write_config(tmp_path / "config", database)
     verbs = []
-    for words in commands("hold-mail.md"):
+    for words in commands("accept/hold-mail.md"):
         for quarantine in ("mailquarantine:release1", "abuse"):
             held(factory, quarantine)
         waiting = factory.row()

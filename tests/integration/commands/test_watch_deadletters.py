@@ -1,7 +1,7 @@
 """test_watch_deadletters — the watcher of dead letters reports each once, also after outages
 
 Owns: proofs about `pillarbox deadletters watch`, run as the command it is.
-See: docs/how-to/handle-dead-letters.md.
+See: docs/how-to/operate/handle-dead-letters.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """test_smtp_auth — we log in to our own smtpd and to Postfix, and never to a host that is not authenticated
 
-See: RFC 4954; queued/smtp/auth.py; docs/how-to/log-in-to-a-relay.md.
+See: RFC 4954; queued/smtp/auth.py; docs/how-to/deliver/log-in-to-a-relay.md.
 """
 
 from __future__ import annotations

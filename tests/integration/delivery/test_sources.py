@@ -1,6 +1,6 @@
 """test_sources — mail leaves from the addresses in queued.yaml, over real sockets bound to loopback addresses
 
-See: tests/unit/delivery/test_source.py for the decisions; test_warmup.py for allowances that several workers share.
+See: tests/unit/routing/test_source.py for the decisions; test_warmup.py for allowances that several workers share.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """test_oidc — people show tokens of a real OpenID Connect provider, and nothing that only looks like one is taken
 
 Owns: proofs about httpd/access/tokens.py, and about keys.py where a token is shown.
-See: docs/how-to/use-api-keys.md; RFC 8725 section 2 (attacks on tokens).
+See: docs/how-to/send/use-api-keys.md; RFC 8725 section 2 (attacks on tokens).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """test_processes — several processes of httpd behave as one: limits, memory, metrics, reloads, and the death of one
 
 Owns: proofs about httpd/process, httpd/tally.py and smtpd/process/supervisor.py with httpd.
-See: docs/how-to/send-by-http.md; tests/integration/smtpd/test_supervise.py for children that hang or cannot start.
+See: docs/how-to/send/send-by-http.md; tests/integration/smtpd/test_supervise.py for children that hang or cannot start.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """test_rates_shared — a limit holds for SMTP and HTTP together, and for each door alone while the other one is away
 
 Owns: proofs about smtpd/process/rates_socket.py and httpd/sending/rates.py with both daemons.
-See: docs/how-to/limit-clients.md; tests/scenario/acceptance/test_rates_are_exact_across_processes.py.
+See: docs/how-to/accept/limit-clients.md; tests/scenario/acceptance/test_rates_are_exact_across_processes.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """test_users — users of a changing file and of the table, and the reply to a login if neither is available
 
 Owns: proofs about smtpd/login/user_sources.py and sql/schema/06_principal.sql, with the real PostgreSQL.
-See: tests/integration/commands/test_user_command.py for `pillarbox user`.
+See: tests/integration/settings/test_user_command.py for `pillarbox user`.
 """
 
 from __future__ import annotations

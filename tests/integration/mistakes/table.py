@@ -65,7 +65,7 @@ _PLACE: Final = "HOST:PORT such as 127.0.0.1:9464 or [::1]:9464"
 _RELAY: Final = "is not a host; allowed: NAME, NAME:PORT, [IPV6] or [IPV6]:PORT; see `pillarbox relay --help`"
 _ROWS: Final = "is not the number of a row; allowed: 1 to 9223372036854775807"
 _TOO_LONG: Final = "99999999999999999999"
-_GRANT: Final = "allowed: the owner of the schema, or a role with the rights of docs/how-to/grant-roles.md"
+_GRANT: Final = "allowed: the owner of the schema, or a role with the rights of docs/how-to/rights/grant-roles.md"
 _LISTENS: Final = "servers: [{listeners: [{port: 0}], tls: {certificate: CERTIFICATE, privatekey: KEY}}]"
 _ALL: Final = "workers: [{id: all, where: 'true'}]"
 
@@ -811,7 +811,7 @@ OF_THE_DATABASE: Final = [
     database(
         "role without rights, looking",
         "NORIGHTS",
-        "pillarbox: permission denied for schema pillarbox; see docs/how-to/grant-roles.md",
+        "pillarbox: permission denied for schema pillarbox; see docs/how-to/rights/grant-roles.md",
         FAILED,
         typed="pillarbox queue list",
     ),
@@ -823,7 +823,7 @@ OF_THE_DATABASE: Final = [
     database(
         "role of another daemon, of a worker",
         "SMTPD",
-        "queued: permission denied for table queue; see docs/how-to/grant-roles.md",
+        "queued: permission denied for table queue; see docs/how-to/rights/grant-roles.md",
         typed="queued --worker all",
     ),
     database(

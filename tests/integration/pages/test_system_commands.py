@@ -5,7 +5,7 @@ Guarantees: apt-get, which only simulates, would install every package; pip woul
     checkout; systemctl enables those the page enables, below another root; every unit of our pages is one of these, and
     systemctl has every verb.
 Bugs: systemd starts nothing here, for that it would have to be process 1. readers.py starts the units' programs.
-See: docs/how-to/run-with-systemd.md.
+See: docs/how-to/start/run-with-systemd.md.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-_PAGE: Final = DOCS / "how-to" / "run-with-systemd.md"
+_PAGE: Final = DOCS / "how-to" / "start" / "run-with-systemd.md"
 _PLACE: Final = "/etc/systemd/system"
 _ENVIRONMENT: Final = {**os.environ, "LC_ALL": "C", "SYSTEMD_OFFLINE": "1"}
 _INLINE: Final = re.compile(r"`((?:apt-get|systemctl) [^`]+)`")

@@ -1,6 +1,6 @@
 """test_tables — the commands in the tables of our pages run, and do and print what their rows say
 
-See: docs/how-to/come-from-postfix.md, docs/how-to/come-from-halon.md.
+See: docs/how-to/start/come-from-postfix.md, docs/how-to/start/come-from-halon.md.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def prepare(walk: Walk, command: str) -> None:
 
 def test_commands_of_postfix_have_their_match_here(walk: Walk) -> None:
     ran = set()
-    for row in rows("how-to/come-from-postfix.md", "Commands"):
+    for row in rows("how-to/start/come-from-postfix.md", "Commands"):
         for command in commands(row[1]):
             prepare(walk, command)
             status, said = walk._run(command)
@@ -94,7 +94,7 @@ def test_settings_of_others_have_their_key_here(page: str, heading: str, least: 
     }
     found = [
         (file, key)
-        for _, files, cell, _ in (row for row in rows(f"how-to/come-from-{page}.md", heading) if len(row) == 4)
+        for _, files, cell, _ in (row for row in rows(f"how-to/start/come-from-{page}.md", heading) if len(row) == 4)
         for file in files.split(", ")
         if file in keys
         for key in re.findall(r"`([^`]+)`", cell)

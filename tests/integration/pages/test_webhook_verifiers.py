@@ -1,6 +1,6 @@
 """test-webhook-verifiers — the code of the how-to page that verifies webhooks takes our signatures and no others
 
-Owns: the Python and the Node of docs/how-to/webhooks.md, run as they are written.
+Owns: the Python and the Node of docs/how-to/send/webhooks.md, run as they are written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.counts_pages
 
-PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "webhooks.md"
+PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "send" / "webhooks.md"
 BODY: Final = '{"type":"delivered","data":{"recipient":"größe@example.com"}}'.encode()
 NODE: Final = """
 const lines = [];
@@ -49,7 +49,7 @@ def verify(request: pytest.FixtureRequest, tmp_path: Path) -> Verify:
         return found
     node = shutil.which("node")
     if node is None:
-        pytest.skip("node is missing; its code on docs/how-to/webhooks.md is not run")
+        pytest.skip("node is missing; its code on docs/how-to/send/webhooks.md is not run")
     script = tmp_path / "verify.mjs"
     script.write_text(code("js") + NODE, encoding="utf-8")
 

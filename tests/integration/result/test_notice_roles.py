@@ -1,7 +1,7 @@
 """test_notice_roles — the granted rights suffice to notify senders, to learn from reports, and to read suppressions
 
 Owns: proofs about the rights on notices in sql/schema/25_right.sql.
-See: docs/how-to/grant-roles.md.
+See: docs/how-to/rights/grant-roles.md.
 """
 
 from __future__ import annotations

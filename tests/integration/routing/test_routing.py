@@ -1,6 +1,6 @@
 """test_routing — mail follows DNS and queued.yaml, over real sockets on several loopback addresses
 
-Owns: which host is tried and the outcome if it is missing; tests/unit/delivery/test_route.py has each decision.
+Owns: which host is tried and the outcome if it is missing; tests/unit/routing/test_route.py has each decision.
 See: test_failover.py for the next host.
 """
 

@@ -1,6 +1,6 @@
 """test_sites — domains with the same exchangers share a transaction, and dead exchangers are tried last
 
-See: tests/unit/delivery/test_mx_site.py and test_dead_hosts.py for the decisions;
+See: tests/unit/routing/test_mx_site.py and test_dead_hosts.py for the decisions;
     tests/scenario/delivery/test_mail_follows_mx.py for daemons.
 """
 

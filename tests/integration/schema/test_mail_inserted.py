@@ -2,7 +2,7 @@
 
 Owns: proofs about INSERT into both views of sql/schema/08_mail.sql: what it queues and returns, in one transaction with
     all of its rows, and which columns it refuses.
-See: docs/how-to/enqueue-from-sql.md; tests/integration/schema/test_mail_view.py for UPDATE and DELETE.
+See: docs/how-to/send/enqueue-from-sql.md; tests/integration/schema/test_mail_view.py for UPDATE and DELETE.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns: proofs that sql/migrations turn tests/fixtures/database/schema-*.sql into the schema of a new database.
     A fixture is the plain dump of a database as a release's `pillarbox migrate` made it with LEAVES. Until 0.1.0 is
     released, `python -m scripts.dev.released_dump` writes it, after each change of sql/schema.
-See: sql/migrations/README.md; docs/how-to/upgrade.md.
+See: sql/migrations/README.md; docs/how-to/operate/upgrade.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """test_sign_deferred — mail that cannot be signed waits in the queue, and is not sent or bounced
 
-See: queued/signing/sign.py; docs/how-to/sign-with-dkim.md, "When signing fails".
+See: queued/signing/sign.py; docs/how-to/deliver/sign-with-dkim.md, "When signing fails".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """test_enqueue — an application queues mail in its own transaction: all or nothing, once, and only if valid
 
 Owns: proofs about enqueue and enqueue_batch of sql/schema/07_enqueue.sql, up to a real worker that delivers.
-See: docs/how-to/enqueue-from-sql.md; tests/integration/spool/test_enqueue_refused.py for refusals.
+See: docs/how-to/send/enqueue-from-sql.md; tests/integration/spool/test_enqueue_refused.py for refusals.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Owns: proofs that enqueue_batch of sql/schema/07_enqueue.sql has the rules of enqueue, also for keys and principals,
     and that all of a batch is queued, or nothing.
-See: docs/how-to/enqueue-from-sql.md; tests/integration/spool/test_enqueue.py; scripts/bench/enqueue.py for the rate.
+See: docs/how-to/send/enqueue-from-sql.md; tests/integration/spool/test_enqueue.py; scripts/bench/enqueue.py for the
+    rate.
 """
 
 from __future__ import annotations

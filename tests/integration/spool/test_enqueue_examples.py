@@ -1,7 +1,7 @@
 """test_enqueue_examples — an order and its mail are committed together or not at all, with three libraries
 
 Owns: runs of the programs in docs/examples/transaction (psycopg, SQLAlchemy, Django), as an application's login.
-See: docs/how-to/enqueue-from-sql.md.
+See: docs/how-to/send/enqueue-from-sql.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Owns: proofs about the keys of enqueue: their fingerprints, whose they are, and how long maintenance keeps them; and
     about the principals in whose name mail is queued.
-See: docs/how-to/enqueue-from-sql.md; docs/how-to/say-on-whose-behalf.md; tests/integration/spool/test_enqueue.py.
+See: docs/how-to/send/enqueue-from-sql.md; docs/how-to/rights/say-on-whose-behalf.md;
+    tests/integration/spool/test_enqueue.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """test_originators — From, Sender and Resent- fields of mail by SQL name only addresses that its principal may use
 
 Owns: proofs about originators_checked of enqueue: what it refuses, and that what it accepts smtpd's rule accepts too.
-See: sql/schema/06_principal.sql; smtpd/message/sender_check.py; docs/how-to/say-on-whose-behalf.md.
+See: sql/schema/06_principal.sql; smtpd/message/sender_check.py; docs/how-to/rights/say-on-whose-behalf.md.
 """
 
 from __future__ import annotations

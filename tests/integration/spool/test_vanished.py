@@ -1,7 +1,7 @@
 """test_vanished — a message is never reported as lost while any trace of it remains
 
 Owns: proofs about the question that smtpd asks after an outage, with the rights that smtpd has.
-See: tests/chaos/test_failover.py for a promoted standby; tests/unit/shared/test_spool_vanished.py for what is
+See: tests/chaos/test_failover.py for a promoted standby; tests/unit/spool/test_spool_vanished.py for what is
     remembered.
 """
 

@@ -2,7 +2,7 @@
 
 Owns: the proof, from pg_basebackup and archived WAL with real daemons, that a restored queue sends nothing until it was
     compared, and that what the next hop's own records prove is not sent twice.
-See: sql/README.md, "A restored queue"; docs/how-to/back-up-and-recover.md.
+See: sql/README.md, "A restored queue"; docs/how-to/operate/back-up-and-recover.md.
 """
 
 from __future__ import annotations

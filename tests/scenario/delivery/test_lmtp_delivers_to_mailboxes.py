@@ -1,6 +1,6 @@
 """test_lmtp_delivers_to_mailboxes — mail from a client reaches Dovecot by LMTP, and senders that asked are notified
 
-See: docs/how-to/log-in-to-a-relay.md; queued/smtp/lmtp.py; RFC 3461 section 4.1.
+See: docs/how-to/deliver/log-in-to-a-relay.md; queued/smtp/lmtp.py; RFC 3461 section 4.1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """test_reload_fixes_a_refused_login — mail waits while the relay refuses our login, and leaves once it is corrected
 
-See: docs/how-to/log-in-to-a-relay.md; queued/smtp/auth.py; operate/doctor/logins.py.
+See: docs/how-to/deliver/log-in-to-a-relay.md; queued/smtp/auth.py; operate/doctor/logins.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """test_rules_react_to_replies — a running worker applies the rules of queued.yaml to replies
 
 Owns: the proof for each action: defer, bounce, hold, suspend; other mail is not affected.
-See: docs/how-to/react-to-replies.md
+See: docs/how-to/deliver/react-to-replies.md
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns: the proofs, with real daemons and a sink, that notifications are made, delivered and readable by others, and that
     we learn from notifications about an address.
-See: RFC 3461; RFC 3464; queued/dsn/send.py; queued/reports/learn.py; docs/how-to/bounces.md.
+See: RFC 3461; RFC 3464; queued/dsn/send.py; queued/reports/learn.py; docs/how-to/deliver/bounces.md.
 """
 
 from __future__ import annotations

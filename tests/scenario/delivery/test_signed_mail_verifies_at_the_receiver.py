@@ -1,7 +1,7 @@
 """test_signed_mail_verifies_at_the_receiver — submitted mail is delivered signed, and its receiver can verify it
 
 Owns: signing with real daemons: the rule in queued.yaml, keys by `pillarbox dkim generate`, both algorithms.
-See: queued/signing/sign.py; docs/how-to/sign-with-dkim.md.
+See: queued/signing/sign.py; docs/how-to/deliver/sign-with-dkim.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns: the command from the operator's view, text and JSON: route, hosts, source addresses, TLS, pacing, signatures,
     seal, retries, and faults.
-See: queued/dry_run.py; docs/how-to/dry-run.md
+See: queued/dry_run.py; docs/how-to/deliver/dry-run.md
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns: the spans that a collector gets for mail that is delivered at once or at the second try; a
     collector that is down or refuses has no effect on mail.
-See: shared/observe/tracing.py; docs/how-to/trace-a-message.md
+See: shared/observe/tracing.py; docs/how-to/observe/trace-a-message.md
 """
 
 from __future__ import annotations

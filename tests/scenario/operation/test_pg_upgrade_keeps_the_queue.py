@@ -1,7 +1,7 @@
 """test_pg_upgrade_keeps_the_queue — PostgreSQL 15 becomes 18, what waits is delivered, no event comes twice
 
 Owns: the proof that the queue, its history and the positions of webhooks survive pg_upgrade.
-See: pg_upgrade(1); docs/how-to/upgrade.md, "PostgreSQL itself"; sql/README.md, "Webhooks".
+See: pg_upgrade(1); docs/how-to/operate/upgrade.md, "PostgreSQL itself"; sql/README.md, "Webhooks".
 """
 
 from __future__ import annotations

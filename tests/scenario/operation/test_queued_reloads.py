@@ -2,7 +2,7 @@
 
 Owns: reload of a worker from the operator's view: transports, keys, notifications, suppression, the log; keys
     that need a restart; errors.
-See: queued/reload.py, queued/equipment.py; docs/how-to/reload.md
+See: queued/reload.py, queued/equipment.py; docs/how-to/operate/reload.md
 """
 
 from __future__ import annotations

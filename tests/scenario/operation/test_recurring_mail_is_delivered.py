@@ -1,7 +1,7 @@
 """test_recurring_mail_is_delivered — a schedule that is due reaches its recipients once, whichever worker sends it
 
 Owns: recurring mail from the table of schedules to the peer.
-See: docs/how-to/schedule-mail.md; queued/schedule.py.
+See: docs/how-to/send/schedule-mail.md; queued/schedule.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """test_rule_for_an_unknown_transport — smtpd started by itself accepts mail for a transport that queued.yaml lacks
 
 Owns: such mail is deferred, doctor raises the alarm and names the rule, and its remedy delivers the mail.
-See: docs/how-to/route-mail.md; operate/transports.py, by which `pillarbox up` refuses such a rule.
+See: docs/how-to/deliver/route-mail.md; operate/transports.py, by which `pillarbox up` refuses such a rule.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """test_unserved_mail_raises_the_alarm — the shipped alert fires for mail that no running worker selects
 
 Owns: the alert for a partition without a worker, with a real scrape; served mail raises none.
-See: docs/how-to/prometheus-alerts.yml; sql/schema/13_register.sql; promtool(1), "test rules".
+See: deploy/prometheus-alerts.yml; sql/schema/13_register.sql; promtool(1), "test rules".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.fixtures.daemons.system import System
     from tests.fixtures.peers.scrape import Samples
 
-RULES: Final = Path(__file__).parents[3] / "docs" / "how-to" / "prometheus-alerts.yml"
+RULES: Final = Path(__file__).parents[3] / "deploy" / "prometheus-alerts.yml"
 ALERT: Final = "PillarboxMailUnserved"
 METRIC: Final = "pillarbox_unserved_overdue_seconds"
 OVERDUE: Final = """

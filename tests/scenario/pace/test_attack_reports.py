@@ -2,7 +2,7 @@
 
 Owns: a running worker with an address for reports, and reports each of which names as many recipients and messages as
     are read. Before, each of them kept a connection to PostgreSQL for a thousand questions, behind one lock.
-See: queued/reports/learn.py, queued/reports/suppression_screen.py; docs/how-to/suppression.md.
+See: queued/reports/learn.py, queued/reports/suppression_screen.py; docs/how-to/deliver/suppression.md.
 """
 
 from __future__ import annotations

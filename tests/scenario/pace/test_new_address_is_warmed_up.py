@@ -1,6 +1,6 @@
 """test_new_address_is_warmed_up — a worker sends the day's allowance; the rest waits without counting a try
 
-See: tests/integration/pacing/test_warmup.py for several workers; docs/how-to/several-source-addresses.md.
+See: tests/integration/pacing/test_warmup.py for several workers; docs/how-to/deliver/several-source-addresses.md.
 """
 
 from __future__ import annotations

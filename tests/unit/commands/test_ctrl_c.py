@@ -1,6 +1,6 @@
 """test_ctrl_c — Ctrl-C ends `pillarbox` without a stack trace, from the start on
 
-See: scripts/cli.py; tests/integration/commands/test_queue_interrupted.py for commands that change the queue.
+See: scripts/cli.py; tests/integration/queue/test_queue_interrupted.py for commands that change the queue.
 """
 
 from __future__ import annotations

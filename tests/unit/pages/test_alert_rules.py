@@ -1,7 +1,7 @@
 """test_alert_rules — each shipped alert fires when what it is for happens, and none fires while all is well
 
 Guarantees: promtool evaluates the rules as Prometheus does. An alert without a case of its own fails the test.
-See: docs/how-to/prometheus-alerts.yml; promtool(1), "test rules".
+See: deploy/prometheus-alerts.yml; promtool(1), "test rules".
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.fixtures.pages.walking import DOCS
 if TYPE_CHECKING:
     from pathlib import Path
 
-RULES: Final = DOCS / "how-to" / "prometheus-alerts.yml"
+RULES: Final = DOCS.parent / "deploy" / "prometheus-alerts.yml"
 ALERTS: Final = [rule["alert"] for rule in yaml.safe_load(RULES.read_text())["groups"][0]["rules"]]
 ALWAYS: Final = "x60"  # minutes
 #: The series by which each alert fires within an hour; a value is written as promtool has it.

@@ -57,7 +57,9 @@ def test_every_condition_and_action_is_on_the_page() -> None:
             assert f"| `{field.alias or name}` |" in text
 
 
-@pytest.mark.parametrize("file", ["reference/policy.md", "how-to/check-content-with-rspamd.md", "how-to/hold-mail.md"])
+@pytest.mark.parametrize(
+    "file", ["reference/policy.md", "how-to/accept/check-content-with-rspamd.md", "how-to/accept/hold-mail.md"]
+)
 def test_every_policy_on_a_page_is_valid(file: str, tmp_path: Path) -> None:
     text = page() if file == "reference/policy.md" else (DOCS / file).read_text(encoding="utf-8")
     blocks = re.findall(r"(?:^    .*\n|^\n)+", text, re.MULTILINE)

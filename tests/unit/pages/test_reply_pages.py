@@ -1,6 +1,6 @@
 """test_reply_pages — the examples on the pages about replies and retries work as documented
 
-Owns: runs the rules of docs/how-to/react-to-replies.md through `pillarbox rules test` and the schedules of
+Owns: runs the rules of docs/how-to/deliver/react-to-replies.md through `pillarbox rules test` and the schedules of
     docs/explanation/retries.md through queued.outcome.retry; and that every table of classification is on its page.
 """
 
@@ -23,7 +23,7 @@ from shared.config.queued.transport import Retry
 from shared.config.units import parse_duration
 
 DOCS = Path(__file__).parents[3] / "docs"
-RULES = (DOCS / "how-to" / "react-to-replies.md").read_text(encoding="utf-8")
+RULES = (DOCS / "how-to" / "deliver" / "react-to-replies.md").read_text(encoding="utf-8")
 RETRIES = (DOCS / "explanation" / "retries.md").read_text(encoding="utf-8")
 RECEIVED = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ import pytest
 
 from shared.config.queued.load import load_queued
 
-PAGES = Path(__file__).parents[3] / "docs" / "how-to"
+PAGES = Path(__file__).parents[3] / "docs" / "how-to" / "deliver"
 _BLOCK = re.compile(r"(?m)(?:^    .*\n|^\n(?=    ))+")
 _KEY = re.compile(r"transport|pacing|sources|routing")
 

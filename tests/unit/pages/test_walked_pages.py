@@ -31,8 +31,8 @@ def test_every_page_with_something_to_do_has_a_reader() -> None:
 def test_every_block_has_a_known_language() -> None:
     known = {"sh", "console", "yaml", "sql", "text"}
     programs = {
-        "how-to/webhooks.md": {"python", "js"},  # tests/integration/pages/test_webhook_verifiers.py runs them
-        "how-to/export-history.md": {"python"},  # tests/analytics/test_engines.py runs it
+        "how-to/send/webhooks.md": {"python", "js"},  # tests/integration/pages/test_webhook_verifiers.py runs them
+        "how-to/observe/export-history.md": {"python"},  # tests/analytics/test_engines.py runs it
     }
     assert {
         (page, b.line, b.language)
