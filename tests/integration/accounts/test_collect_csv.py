@@ -182,7 +182,7 @@ async def test_cut_connections_neither_skip_nor_repeat(accounts: Accounts, tmp_p
         await eventually(lambda: accounts.one("SELECT collected_at IS NOT NULL FROM tokens"), "its COMMIT is done")
         accounts.sql(
             """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-                WHERE datname = current_database() AND pid <> pg_backend_pid()"""
+                WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"""
         )
         accounts.add("meanwhile")
         assert [values[2] for values in await lines.batch()] == ["meanwhile"]
