@@ -3,9 +3,9 @@
 Owns: the choice of Java, Spark's settings, and a session for the length of a block: local, on a cluster, or on a server
     of Spark Connect.
 Guarantees: a local Spark listens on loopback only, serves no web page and logs nothing; the configuration of a cluster
-    or a server (`--master`) is not changed. A local Spark runs at nice 10, after mail, on all cores except one. A
-    missing or too old Java, or a folder for temporary files from which no code may run, is a one-line error; Spark
-    Connect needs neither here.
+    or a server (`--master`) is not changed. A local Spark runs in idle time, after mail. A missing or too old
+    Java, or a folder for temporary files from which no code may run, is a one-line error; Spark Connect needs neither
+    here.
 Raises: PillarboxError.
 See: scripts/analytics/java_runtime.py; https://spark.apache.org/docs/latest/configuration.html; priority.py.
 """
@@ -29,13 +29,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-#: A local Spark whose workers leave one core for mail.
-MASTER: Final = f"local[{max(1, (os.cpu_count() or 1) - 1)}]"
+#: A local Spark on all cores.
+MASTER: Final = "local[*]"
 #: The scheme of a server of Spark Connect.
 CONNECT: Final = "sc://"
 _SMALLEST, _LARGEST = 1 << 30, 4 << 30  # octets of driver memory
 #: Loggers of PySpark that print a page of JSON about an error that is also raised.
 _TALKATIVE: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+_WAITING: Final = "1h"
 _FEW: Final = 2  # cores on which one thread collects garbage as fast as several
 _PATIENCE: Final = 30.0  # seconds for Java to end
 _MEMORY: Final = re.compile(r"[1-9]\d*[kmgt]b?", re.IGNORECASE)
@@ -106,6 +107,9 @@ def settings(master: str, memory: str | None, cores: int, free: int, *, small: b
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.ui.enabled": "false",
+            # Between two of its turns a process that runs in idle time may wait for long.
+            "spark.network.timeout": _WAITING,
+            "spark.python.authenticate.socketTimeout": _WAITING,
             # Arrow keeps freed memory: if returned, it would be allocated and cleared again for the next rows.
             "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",
             # Java does not know TMPDIR.
@@ -121,8 +125,13 @@ def settings(master: str, memory: str | None, cores: int, free: int, *, small: b
 
 
 @contextmanager
-def started(master: str = MASTER, memory: str | None = None, *, small: bool = False) -> Iterator[SparkSession]:
-    """A Spark session for the block; it and its Java process end with it. small: as in `settings`."""
+def started(
+    master: str = MASTER, memory: str | None = None, *, small: bool = False, awaited: bool = False
+) -> Iterator[SparkSession]:
+    """A Spark session for the block; it and its Java process end with it.
+
+    small: as in `settings`. awaited: its figures are wanted soon, so it runs at nice 10 and not only in idle time.
+    """
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - loaded only for Spark
     from pyspark import SparkContext  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
@@ -131,7 +140,7 @@ def started(master: str = MASTER, memory: str | None = None, *, small: bool = Fa
 
     for name in _TALKATIVE:
         PySparkLogger.getLogger(name).disabled = True
-    priority.lower()
+    (priority.lower if awaited else priority.only_in_idle_time)()
     chosen = settings(master, memory, os.cpu_count() or 1, _free(), small=small)
     builder = SparkSession.builder.appName("pillarbox analytics").config(map=dict(chosen))
     if master.startswith(CONNECT):
@@ -171,8 +180,6 @@ def _prepare(master: str) -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    if master == MASTER:
-        priority.leave_a_core()
 
 
 @contextmanager

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     type Sink = Callable[["Batch"], None]
 
 LATE: Final = "10 minutes"
+#: A minute's attempts are few, and they are counted beside mail.
+_MASTER: Final = "local[1]"
 #: Files of a stream in its folder: the instant it began with, and Spark's own.
 _BEGAN, _SPARK = "since", "spark"
 
@@ -59,7 +61,7 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     verb.add_argument(
         "--checkpoint", type=Path, metavar="DIR", help="folder that keeps the position for the next start"
     )
-    terminal.add_spark(verb)
+    terminal.add_spark(verb, _MASTER)
     terminal.add_common(verb, run)
 
 
@@ -72,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     sink = _printed if options.console or options.json else stored(conninfo)
     with TemporaryDirectory(prefix="pillarbox-stream-") as scratch:
         checkpoint = options.checkpoint or Path(scratch)
-        with session.started(options.master, options.memory) as spark, understood():
+        with session.started(options.master, options.memory, awaited=True) as spark, understood():
             query = start(spark, conninfo, sink, checkpoint, every=options.every)
             try:
                 if options.once:

@@ -37,13 +37,13 @@ def add_common(parser: argparse.ArgumentParser, func: Callable[[argparse.Namespa
     parser.set_defaults(func=func)
 
 
-def add_spark(parser: argparse.ArgumentParser) -> None:
+def add_spark(parser: argparse.ArgumentParser, default: str = MASTER) -> None:
     """The options of a verb that runs on Spark."""
     parser.add_argument(
         "--master",
-        default=MASTER,
+        default=default,
         metavar="MASTER",
-        help=f"Spark's master: local[N], spark://…, yarn (default {MASTER}: all cores but one)",
+        help=f"Spark's master: local[N], spark://…, yarn (default {default})",
     )
     parser.add_argument(
         "--memory", metavar="SIZE", help="memory of Spark's driver, such as 2g (default: a quarter of the free memory)"

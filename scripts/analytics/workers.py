@@ -20,7 +20,7 @@ from shared.errors import PillarboxError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-#: All cores except one, which is left to mail.
+#: All cores except one: for each job a process of PostgreSQL works too, which mail does not go before.
 JOBS: Final = max(1, (os.cpu_count() or 1) - 1)
 
 
@@ -63,10 +63,8 @@ class Processes:
 
 @contextmanager
 def started(jobs: int = JOBS) -> Iterator[Runner]:
-    """Workers for the block, at a lower priority than mail; with one job, this process."""
-    priority.lower()
-    if jobs == JOBS:
-        priority.leave_a_core()
+    """Workers for the block, in the time that mail leaves; with one job, this process."""
+    priority.only_in_idle_time()
     if jobs == 1:
         yield Here()
         return

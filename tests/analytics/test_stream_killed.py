@@ -41,7 +41,7 @@ import psycopg
 from pyspark.errors import StreamingQueryException
 from scripts.analytics import priority, session, stream
 
-priority.lower = priority.leave_a_core = lambda: None  # nothing here is to give way
+priority.lower = priority.only_in_idle_time = lambda: None  # nothing here is to give way
 uri, checkpoint, wanted = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
 held = psycopg.connect(uri)
 

@@ -6,6 +6,7 @@ import argparse
 import os
 import tempfile
 from datetime import UTC, date, datetime
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from scripts.analytics import java_runtime, session, spark_errors, terminal
+from scripts.analytics import java_runtime, priority, session, spark_errors, terminal
 from scripts.analytics.generate import rows as generate_rows
 from scripts.analytics.source import portion as source_read
 from scripts.analytics.source import portions, quarantine
@@ -93,6 +94,16 @@ def test_settings_follow_the_machine_and_where_spark_runs() -> None:
     assert "spark.driver.host" not in session.settings("spark://cluster:7077", None, 2, 1 << 30)
     # A server of Spark Connect has settings of its own; a session sets only what it may.
     assert all(key.startswith("spark.sql.") for key in session.settings("sc://server", None, 2, 1 << 30))
+
+
+@pytest.mark.parametrize("awaited", [True, False])
+def test_only_what_a_page_waits_for_runs_beside_mail(monkeypatch: pytest.MonkeyPatch, *, awaited: bool) -> None:
+    taken: list[str] = []
+    for name in ("lower", "only_in_idle_time"):
+        monkeypatch.setattr(priority, name, partial(taken.append, name))
+    with pytest.raises(PillarboxError, match="--memory"), session.started("local[1]", "lots", awaited=awaited):
+        pass
+    assert taken == ["lower" if awaited else "only_in_idle_time"]
 
 
 def test_an_invalid_memory_size_is_refused_in_one_line() -> None:
