@@ -57,7 +57,7 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
         type=count,
         default=JOBS,
         metavar="N",
-        help=f"portions read at a time, each by one connection (default {JOBS}: all cores but one)",
+        help=f"portions read at a time, each by one connection (default {JOBS}: one for each core, at most 4)",
     )
 
 

@@ -20,8 +20,8 @@ from shared.errors import PillarboxError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-#: All cores except one: for each job a process of PostgreSQL works too, which mail does not go before.
-JOBS: Final = max(1, (os.cpu_count() or 1) - 1)
+#: One for each core, and a few at most: each has a connection, whose process at PostgreSQL does not run after mail.
+JOBS: Final = min(4, os.cpu_count() or 1)
 
 
 class Runner(Protocol):

@@ -1,6 +1,6 @@
 """steps — measures an export, a report, a search, and the same questions as SQL on PostgreSQL
 
-Owns: the order of the steps; export and report share one Spark session, the search is the command as it is typed.
+Owns: the order of the steps, each with the defaults of its command; export and report share one Spark session, the search is the command as it is typed.
 Guarantees: prints a line for each step; the last line is one JSON object: rows, start_s, export_s, report_s, search_s,
     ask_s. The search is by a Message-ID of the oldest day and must find it.
 See: scripts/bench/analytics/usage.py, the format of a step's line.
@@ -15,13 +15,12 @@ from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from scripts.analytics import session
+from scripts.analytics import session, workers
 from scripts.analytics.export import command as export
 from scripts.analytics.lake import catalog
 from scripts.analytics.report import command as report
 from scripts.analytics.report import questions
 from scripts.analytics.source import copying
-from scripts.analytics.workers import Here
 from scripts.bench.analytics.usage import measured
 from shared.errors import PillarboxError
 
@@ -33,8 +32,8 @@ def main(var: Path, uri: str, days: int) -> None:
     with ExitStack() as opened:
         with measured("start of Spark", var) as starting:
             spark = opened.enter_context(session.started())
-        with measured("export", var) as exporting:
-            done = export.export(uri, catalog.opened(str(var / "lake"), create=True), Here())
+        with measured("export", var) as exporting, workers.started() as runner:
+            done = export.export(uri, catalog.opened(str(var / "lake"), create=True), runner)
         with measured("report", var) as reporting:
             report.make(spark, asked, {})
     msgid = _oldest(uri)
