@@ -147,3 +147,16 @@ def test_an_aborted_copy_is_temporary_or_permanent(
     with pytest.raises(PillarboxError) as raised, copying.session(history_database) as connection:
         copying.listing(connection, "broken")
     assert type(raised.value) is kind
+
+
+def test_a_read_that_lasts_too_long_is_ended_and_says_when_to_repeat_it(
+    history_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = "COPY (SELECT pg_sleep(60)) TO STDOUT"
+    monkeypatch.setattr(copying, "query", lambda name: slow if name == "slow" else query(name))
+    ended = "PostgreSQL ended a read: canceling statement due to statement timeout; repeat the command when"
+    with (
+        pytest.raises(DatabaseUnavailable, match=ended),
+        copying.session(history_database, timeout=timedelta(milliseconds=100)) as connection,
+    ):
+        copying.listing(connection, "slow")

@@ -19,7 +19,7 @@ from psycopg import sql
 from psycopg.pq import ConnStatus, ExecStatus
 from psycopg.rows import namedtuple_row
 
-from shared.errors import PillarboxError
+from shared.errors import DatabaseUnavailable, PillarboxError
 from shared.postgres import database
 from shared.postgres.queries import query
 
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from scripts.analytics.source.columns import History
     from scripts.analytics.source.portions import Portion
 
-#: Limit of one statement of a read; the longest measured, 200,000 rows on a busy machine, took 4 s.
+#: Limit of one statement of a read; the longest measured, 200,000 rows on a busy machine, took 4 s. Beyond it the
+#: statement ends with the next row that is taken: until then its snapshot is held.
 TIMEOUT: Final = timedelta(minutes=5)
 NAME: Final = "pillarbox analytics"
 
@@ -68,6 +69,10 @@ def session(
             for name, value in settings.items():
                 connection.execute(query("analytics_setting"), {"name": name, "value": value})
             yield connection
+    except database.CANCELLED as error:
+        raise DatabaseUnavailable(
+            f"PostgreSQL ended a read: {database.reason(error)}; repeat the command when this machine is less busy"
+        ) from None
     except database.OUTAGE as error:
         raise database.unavailable(error) from None
     except database.REFUSAL as error:

@@ -1,6 +1,7 @@
 """steps — measures an export, a report, a search, and the same questions as SQL on PostgreSQL
 
-Owns: the order of the steps, each with the defaults of its command; export and report share one Spark session, the search is the command as it is typed.
+Owns: the order of the steps, each with the defaults of its command; export and report share one Spark session, the
+    search is the command as it is typed.
 Guarantees: prints a line for each step; the last line is one JSON object: rows, start_s, export_s, report_s, search_s,
     ask_s. The search is by a Message-ID of the oldest day and must find it.
 See: scripts/bench/analytics/usage.py, the format of a step's line.
