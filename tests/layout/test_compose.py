@@ -88,6 +88,13 @@ def test_the_collector_has_all_it_needs_but_the_key(tmp_path: Path, monkeypatch:
     assert OURS["accounts"]["profiles"] == OURS["collect"]["profiles"]
 
 
+def test_analytics_yield_their_processors_to_mail() -> None:
+    shares = {name: service.get("cpu_shares", 1024) for name, service in OURS.items()}
+    assert {name for name, share in shares.items() if share < 1024} == {
+        name for name, service in OURS.items() if service.get("profiles") == ["analytics"]
+    }
+
+
 def _listening() -> dict[str, int]:
     """The port at which each daemon answers for its health and metrics, by service."""
     queued = load_queued(CONFIGURED / "queued.yaml", VARIABLES)
