@@ -130,7 +130,8 @@ def started(
 ) -> Iterator[SparkSession]:
     """A Spark session for the block; it and its Java process end with it.
 
-    small: as in `settings`. awaited: its figures are wanted soon, so it runs at nice 10 and not only in idle time.
+    small: as in `settings`. awaited: its figures are wanted soon, so it runs at nice 10 and not only in idle time; so
+    does the driver of a cluster, which has to answer the executors in time.
     """
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - loaded only for Spark
     from pyspark import SparkContext  # noqa: PLC0415
@@ -140,7 +141,10 @@ def started(
 
     for name in _TALKATIVE:
         PySparkLogger.getLogger(name).disabled = True
-    (priority.lower if awaited else priority.only_in_idle_time)()
+    if awaited or not master.startswith("local"):
+        priority.lower()
+    else:
+        priority.only_in_idle_time()
     chosen = settings(master, memory, os.cpu_count() or 1, _free(), small=small)
     builder = SparkSession.builder.appName("pillarbox analytics").config(map=dict(chosen))
     if master.startswith(CONNECT):

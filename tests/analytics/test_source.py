@@ -154,7 +154,7 @@ def test_a_read_that_lasts_too_long_is_ended_and_says_when_to_repeat_it(
 ) -> None:
     slow = "COPY (SELECT pg_sleep(60)) TO STDOUT"
     monkeypatch.setattr(copying, "query", lambda name: slow if name == "slow" else query(name))
-    ended = "PostgreSQL ended a read: canceling statement due to statement timeout; repeat the command when"
+    ended = "PostgreSQL ended a statement: canceling statement due to statement timeout; repeat the command when"
     with (
         pytest.raises(DatabaseUnavailable, match=ended),
         copying.session(history_database, timeout=timedelta(milliseconds=100)) as connection,

@@ -29,8 +29,13 @@ def test_the_navigation_has_every_page_once() -> None:
 
 def test_a_how_to_page_is_in_the_folder_of_its_section() -> None:
     _, _, navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")
-    for title, pages in re.findall(r"^  - (\w+)[\w ]*:\n((?:      - .+\n)+)", navigation, re.MULTILINE):
-        assert set(re.findall(r"how-to/(.+)/", pages)) <= {title.lower()}
+    sections = re.findall(r"^  - (\w+)[\w ]*:\n((?:      - .+\n)+)", navigation, re.MULTILINE)
+    wanted = {
+        f"how-to/{title.lower()}/{name}"
+        for title, pages in sections
+        for name in re.findall(r"how-to/\S*?([\w-]+\.md)", pages)
+    }
+    assert wanted == {str(page.relative_to(_DOCS)) for page in (_DOCS / "how-to").rglob("*.md")}
 
 
 def test_a_link_beyond_the_pages_leads_to_the_host_of_the_repository(caplog: pytest.LogCaptureFixture) -> None:

@@ -71,7 +71,7 @@ def session(
             yield connection
     except database.CANCELLED as error:
         raise DatabaseUnavailable(
-            f"PostgreSQL ended a read: {database.reason(error)}; repeat the command when this machine is less busy"
+            f"PostgreSQL ended a statement: {database.reason(error)}; repeat the command when this machine is less busy"
         ) from None
     except database.OUTAGE as error:
         raise database.unavailable(error) from None

@@ -96,14 +96,23 @@ def test_settings_follow_the_machine_and_where_spark_runs() -> None:
     assert all(key.startswith("spark.sql.") for key in session.settings("sc://server", None, 2, 1 << 30))
 
 
-@pytest.mark.parametrize("awaited", [True, False])
-def test_only_what_a_page_waits_for_runs_beside_mail(monkeypatch: pytest.MonkeyPatch, *, awaited: bool) -> None:
+@pytest.mark.parametrize(
+    ("master", "awaited", "step"),
+    [
+        ("local[1]", False, "only_in_idle_time"),
+        ("local[1]", True, "lower"),
+        ("spark://cluster:7077", False, "lower"),  # executors give up a driver that does not answer
+    ],
+)
+def test_only_a_local_session_that_is_not_awaited_runs_in_idle_time(
+    monkeypatch: pytest.MonkeyPatch, master: str, step: str, *, awaited: bool
+) -> None:
     taken: list[str] = []
     for name in ("lower", "only_in_idle_time"):
         monkeypatch.setattr(priority, name, partial(taken.append, name))
-    with pytest.raises(PillarboxError, match="--memory"), session.started("local[1]", "lots", awaited=awaited):
+    with pytest.raises(PillarboxError, match="--memory"), session.started(master, "lots", awaited=awaited):
         pass
-    assert taken == ["lower" if awaited else "only_in_idle_time"]
+    assert taken == [step]
 
 
 def test_an_invalid_memory_size_is_refused_in_one_line() -> None:
