@@ -4,7 +4,7 @@ Owns: the claim query and the values made of its rows, the floor under it, the h
     recipients that were not tried.
 Guarantees: returned recipients are leased: no other worker takes them before the lease ends, and when it ends the rows
     are due again by themselves. The try is counted before anything is sent. Two workers with overlapping conditions
-    never both get a row.
+    never both get a row. What a claim took whose answer was lost with the connection, the next claim takes.
 Raises: psycopg's exceptions; the caller distinguishes outage from refusal.
 See: sql/queries/delivery/claim.sql; sql/README.md, "Claims".
 """
@@ -88,6 +88,7 @@ class Claimer:
         self._full = FullPass(settings.poll.total_seconds())
         self._passed: datetime | None = None  # when the last full pass began, by PostgreSQL's clock
         self._leaves = Leaves()
+        self._unanswered: dict[int, float] = {}  # tokens of claims that got no answer, and when their leases end
         self._suspect: int | None = None  # the id of the one in flight
         self._suspects_left = True
         #: The highest id of due mail that the last claim may have left, and none has brought yet; 0 for none.
@@ -146,19 +147,27 @@ class Claimer:
         # By chance, so that claims of one row share too.
         ordinary = min(limit, int(self._settings.ordinary * limit + random.random()))
         retried = int(self._settings.retried * limit + random.random())
-        rows = await _ask(
-            connection,
-            where=_besides(self._where, besides),
-            now=None,
-            **{**NO_FLOORS, **self._floors},
-            batch=limit,
-            token=secrets.randbits(63),
-            worker=self._worker,
-            lease=self._settings.lease,
-            suspects=suspects,
-            ordinary=ordinary,
-            retried=retried,
-        )
+        token = secrets.randbits(63)
+        self._unanswered = {lost: ends for lost, ends in self._unanswered.items() if ends > started}
+        try:
+            rows = await _ask(
+                connection,
+                _besides(self._where, besides),
+                {"unanswered": among_tokens(self._unanswered)},
+                now=None,
+                **{**NO_FLOORS, **self._floors},
+                batch=limit,
+                token=token,
+                worker=self._worker,
+                lease=self._settings.lease,
+                suspects=suspects,
+                ordinary=ordinary,
+                retried=retried,
+            )
+        except database.OUTAGE:
+            if connection.closed:  # it may have been committed
+                self._unanswered[token] = started + self._settings.lease.total_seconds()
+            raise
         if not suspects:
             ended = self._raise_floors(rows, limit, retried, ordinary)
             if rows and (not ended >= _FRESH or (rows[-1].priority < 0 and "floor_bulk" not in ended)):
@@ -250,17 +259,24 @@ def exhausted(taken: Mapping[str, int], limit: int, retried: int, ordinary: int 
     return found
 
 
-async def _ask(connection: database.Connection, **values: Any) -> list[database.Row]:
+async def _ask(
+    connection: database.Connection, where: str, parts: Mapping[str, str], **values: Any
+) -> list[database.Row]:
     """The claim, once more when a partition was not there yet or was there no longer."""
     try:
-        return await database.fetch(connection, "claim", **values)
+        return await database.fetch_where(connection, "claim", where, parts, **values)
     except database.NO_PARTITION:
         # A lost try is written into today's attempts, and the clock jumped past the days made in advance; maintenance
         # makes the others.
         await database.fetch(connection, "history_create", ahead=1)
     except database.VANISHED:
         pass  # the queue was repartitioned meanwhile
-    return await database.fetch(connection, "claim", **values)
+    return await database.fetch_where(connection, "claim", where, parts, **values)
+
+
+def among_tokens(tokens: Collection[int]) -> str:
+    """The condition that a row's token is one of these; like `_besides` mostly none."""
+    return f"(token IS NOT NULL AND token = ANY ('{{{','.join(map(str, tokens))}}}'))" if tokens else "false"
 
 
 def _besides(where: str, ids: Collection[int]) -> str:

@@ -220,6 +220,13 @@ async def fetch(source: Connection, name: str, /, where: str | None = None, **va
     return await _fetch(source, text, values if where is not None else values or None)
 
 
+async def fetch_where(
+    source: Connection, name: str, where: str, parts: Mapping[str, str], /, **values: Any
+) -> list[Row]:
+    """As `fetch` with a condition, and with other parts (shared.postgres.queries.where_query)."""
+    return await _fetch(source, where_query(name, where, **parts), values)
+
+
 async def fetch_octets(source: Connection, name: str, /, **values: Any) -> list[Row]:
     """As `fetch`, in the binary format: as text a bytea has two octets for each one, which both sides pay for."""
     _refuse_pipeline(source)

@@ -50,14 +50,14 @@ def _queries() -> dict[str, LiteralString]:
 
 
 @lru_cache(maxsize=64)
-def where_query(name: str, where: str) -> LiteralString:
-    """The query with the worker's own condition in place of {where}.
+def where_query(name: str, where: str, **parts: str) -> LiteralString:
+    """The query with the worker's own condition in place of {where}, and the other parts as in `filled_query`.
 
     The condition is the operator's SQL, checked as one parenthesised expression. Percent signs are doubled, because the
     driver reads a single one as a parameter.
     """
     check_condition(where)
-    return query(name).replace("{where}", where.replace("%", "%%"))
+    return filled_query(name, **parts, where=where.replace("%", "%%"))
 
 
 @lru_cache(maxsize=64)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-type Recovery = Literal["lease", "soon"]
+type Recovery = Literal["lease", "soon", "whole"]
 type Face = Literal["smtp", "http", "accounts"]
 
 POLL: Final = 0.5  # seconds; `claim.poll` of the cells' workers (tests/fixtures/daemons/system.py)
@@ -26,7 +26,7 @@ class Cell:
     name: for commands. fault, instant: for people. strike: causes and heals it. point: the failure point
     and its action, where the instant has one. lease: of the claims, in seconds. recovers: "lease", all that was
     accepted before has arrived a lease, a poll and a round after the fault's end; "soon", new mail is accepted and
-    delivered 5 s after it.
+    delivered 5 s after it; "whole", all that was accepted before has arrived 5 s after it.
     crosses: connections to PostgreSQL lead through a proxy, and connections to the sink through another.
     forgives: a pattern of log lines that are this fault's own and no fault of ours. refuses: may refuse mail for good.
     face: how applications submit; tests/chaos/applications says what they are promised. hooked: events go to a webhook.
@@ -236,6 +236,15 @@ CELLS: Final = (
     Cell("network-cut", "way to PostgreSQL cut", _RANDOM, "network_cut", lease=10, crosses=True, short=True),
     Cell("network-slow", "way to PostgreSQL slow, 300 ms", _RANDOM, "network_slow", lease=8, crosses=True),
     Cell("network-deaf", "way to PostgreSQL half-open, then reset", _RANDOM, "network_deaf", crosses=True),
+    Cell(
+        "claims-unanswered",
+        "ten connections to PostgreSQL reset",
+        "after a claim's COMMIT, answer not read",
+        "claims_unanswered",
+        lease=30,
+        recovers="whole",
+        crosses=True,
+    ),
     Cell("sink-hangs", "peer hangs", _RANDOM, "sink_hangs", crosses=True),
     Cell("sink-resets", "peer resets connections", _RANDOM, "sink_resets", crosses=True),
     Cell("sink-garbage", "peer answers garbage", _RANDOM, "sink_garbage", crosses=True),

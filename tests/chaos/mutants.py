@@ -29,7 +29,8 @@ _PACKAGES: Final = ("smtpd", "queued", "httpd", "collect", "shared", "sql", "ope
 class Mutant:
     """A removed safeguard.
 
-    file (of SQL with #query), old, new, times: the replacement. cell: the cell that fails; breaks: lost or duplicates.
+    file (of SQL with #query), old, new, times: the replacement. cell: the cell that fails; breaks: lost, duplicates,
+    late.
     """
 
     safeguard: str
@@ -73,11 +74,19 @@ MUTANTS: Final = (
     Mutant(
         "lease: it keeps others off",
         "sql/queries/delivery/claim.sql#claim",
-        "AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))",
+        "AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered})",
         "",
         "quiet",
         "duplicates",
         times=8,
+    ),
+    Mutant(
+        "an unanswered claim is taken back",
+        "queued/claiming/claim.py",
+        "among_tokens(self._unanswered)",
+        '"false"',
+        "claims-unanswered",
+        "late",
     ),
     Mutant(
         "results kept until recorded",

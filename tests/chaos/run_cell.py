@@ -58,7 +58,7 @@ class Outcome:
     @property
     def recovery(self) -> float:
         """The time that the cell's limit applies to."""
-        return self.clears if self.cell.recovers == "lease" else max(self.accepts, self.delivers)
+        return max(self.accepts, self.delivers) if self.cell.recovers == "soon" else self.clears
 
     def broken(self) -> list[str]:
         """The promises that were not kept, one line each."""

@@ -1,7 +1,7 @@
 """test_safeguards — removing any one safeguard makes a cell of the matrix fail
 
-Owns: the proof that the matrix works: each mutant fails its cell by losing or duplicating mail; an unchanged copy does
-    not. The two fastest always run, all of them by `make chaos-mutants` (PILLARBOX_CHAOS=all).
+Owns: the proof that the matrix works: each mutant fails its cell by losing, duplicating or delaying mail; an
+    unchanged copy does not. The two fastest always run, all of them by `make chaos-mutants` (PILLARBOX_CHAOS=all).
 See: tests/chaos/mutants.py.
 """
 
@@ -35,7 +35,7 @@ def test_the_safeguard_to_remove_exists(mutant: Mutant) -> None:
     "mutant",
     [pytest.param(m, id=m.safeguard.replace(" ", "-"), marks=() if m.short else _OTHERS) for m in MUTANTS],
 )
-async def test_without_the_safeguard_mail_is_lost_or_duplicated(
+async def test_without_the_safeguard_mail_is_lost_duplicated_or_late(
     mutant: Mutant, chaos_server: Killable, tmp_path: Path
 ) -> None:
     environment = mutated(mutant, tmp_path / "copy")
@@ -43,6 +43,8 @@ async def test_without_the_safeguard_mail_is_lost_or_duplicated(
     f = outcome.figures
     if mutant.breaks == "lost":
         assert f.lost > 0, outcome
+    elif mutant.breaks == "late":
+        assert outcome.recovery > outcome.cell.limit, outcome
     else:
         assert f.duplicated > outcome.bound, outcome
     assert outcome.broken()

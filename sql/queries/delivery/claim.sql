@@ -21,7 +21,10 @@
 -- parameter too stands in a SELECT: the scans that are not wanted are not begun, and the plan is one for both.
 -- `token` is random: numbers of a sequence are given again once a standby that lagged is promoted, and would let the result of
 -- one claim settle another. `leaf` tells which rows lie together (queued/claiming/leaves.py).
--- A row that still carries a token had its lease run out: that try has no result and never will, so it gets its attempt
+-- {unanswered} says which rows a claim of this worker took whose answer was lost with the connection: no attempt has begun them
+-- and none will, so they are due at once, and their try is counted already. The scans are those of that claim and meet them
+-- first. It is text, mostly `false`: as a parameter it would cost a look at the metadata of every leased row.
+-- Any other row that still carries a token had its lease run out: that try has no result and never will, so it gets its attempt
 -- row here. `login_refused` is read from the words that queued/outcome/own_login.py leaves: a worker that has just begun knows of no
 -- refused login, and must not give up what stayed for one. `newest` is the highest id given so far, in any partition.
 WITH urgent_kept AS MATERIALIZED (
@@ -29,7 +32,7 @@ WITH urgent_kept AS MATERIALIZED (
      WHERE status = 'DELIVER' AND priority > 0 AND last_error IS NOT NULL AND ({where})
        AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
        AND next_retry >= (SELECT coalesce(%(floor_urgent_retried)s::timestamptz, '-infinity'))
-       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered})
        AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
      ORDER BY next_retry, id LIMIT least(%(retried)s, %(batch)s)
        FOR NO KEY UPDATE SKIP LOCKED
@@ -38,7 +41,7 @@ WITH urgent_kept AS MATERIALIZED (
      WHERE status = 'DELIVER' AND priority > 0 AND last_error IS NULL AND ({where})
        AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
        AND next_retry >= (SELECT coalesce(%(floor_urgent)s::timestamptz, '-infinity'))
-       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered})
        AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
      ORDER BY next_retry, id LIMIT %(batch)s - (SELECT count(*) FROM urgent_kept)
        FOR NO KEY UPDATE SKIP LOCKED
@@ -47,7 +50,7 @@ WITH urgent_kept AS MATERIALIZED (
      WHERE status = 'DELIVER' AND priority > 0 AND last_error IS NOT NULL AND ({where})
        AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
        AND next_retry >= (SELECT coalesce(%(floor_urgent_retried)s::timestamptz, '-infinity'))
-       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered})
        AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
      ORDER BY next_retry, id LIMIT %(batch)s - (SELECT count(*) FROM urgent_fresh)
        FOR NO KEY UPDATE SKIP LOCKED
@@ -62,7 +65,7 @@ WITH urgent_kept AS MATERIALIZED (
      WHERE status = 'DELIVER' AND priority = 0 AND last_error IS NOT NULL AND ({where})
        AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
        AND next_retry >= (SELECT coalesce(%(floor_retried)s::timestamptz, '-infinity'))
-       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered})
        AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
      ORDER BY next_retry, id LIMIT (%(retried)s * (%(batch)s - (SELECT places FROM sure)) + floor(random() * %(batch)s)::integer) / greatest(%(batch)s, 1)
        FOR NO KEY UPDATE SKIP LOCKED
@@ -71,7 +74,7 @@ WITH urgent_kept AS MATERIALIZED (
      WHERE status = 'DELIVER' AND priority = 0 AND last_error IS NULL AND ({where})
        AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
        AND next_retry >= (SELECT coalesce(%(floor)s::timestamptz, '-infinity'))
-       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered})
        AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
      ORDER BY next_retry, id LIMIT %(batch)s - (SELECT places FROM sure) - (SELECT count(*) FROM kept)
        FOR NO KEY UPDATE SKIP LOCKED
@@ -80,7 +83,7 @@ WITH urgent_kept AS MATERIALIZED (
      WHERE status = 'DELIVER' AND priority = 0 AND last_error IS NOT NULL AND ({where})
        AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
        AND next_retry >= (SELECT coalesce(%(floor_retried)s::timestamptz, '-infinity'))
-       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered})
        AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
      ORDER BY next_retry, id LIMIT %(batch)s - (SELECT places FROM sure) - (SELECT count(*) FROM ordinary)
        FOR NO KEY UPDATE SKIP LOCKED
@@ -89,7 +92,7 @@ WITH urgent_kept AS MATERIALIZED (
      WHERE status = 'DELIVER' AND priority < 0 AND ({where})
        AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
        AND next_retry >= (SELECT coalesce(%(floor_bulk)s::timestamptz, '-infinity'))
-       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered})
        AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
      ORDER BY next_retry, id LIMIT greatest(0, %(batch)s - (SELECT count(*) FROM urgent) - (SELECT count(*) FROM ordinary)
            - (SELECT count(*) FROM retried))
@@ -98,18 +101,18 @@ WITH urgent_kept AS MATERIALIZED (
     SELECT id, token, worker, last_retry FROM pillarbox.queue
      WHERE status = 'DELIVER' AND lost_count > 0 AND ({where})
        AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
-       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered})
        AND lost_count + (token IS NOT NULL)::integer >= 2 AND (SELECT %(suspects)s::boolean)
      ORDER BY sign(priority) DESC, next_retry, id LIMIT %(batch)s
        FOR NO KEY UPDATE SKIP LOCKED
 ), due AS MATERIALIZED (
-    SELECT id AS due_id, token AS lost_token, worker AS lost_worker, last_retry AS lost_since
+    SELECT id AS due_id, CASE WHEN NOT {unanswered} THEN token END AS lost_token, worker AS lost_worker, last_retry AS lost_since
       FROM ((SELECT * FROM urgent LIMIT %(batch)s - (SELECT count(*) FROM ordinary) - (SELECT count(*) FROM retried))
             UNION ALL SELECT * FROM ordinary UNION ALL SELECT * FROM retried UNION ALL SELECT * FROM bulk
             UNION ALL SELECT * FROM suspect) AS classes
 ), taken AS (
     UPDATE pillarbox.queue q
-       SET token = %(token)s::bigint, worker = %(worker)s, retry_count = q.retry_count + 1,
+       SET token = %(token)s::bigint, worker = %(worker)s, retry_count = q.retry_count + (NOT {unanswered})::integer,
            last_retry = coalesce(%(now)s::timestamptz, now()), lease_until = coalesce(%(now)s::timestamptz, now()) + %(lease)s,
            lost_count = q.lost_count + (due.lost_token IS NOT NULL)::integer
       FROM due

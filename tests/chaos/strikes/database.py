@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _END: Final = """SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
                  WHERE application_name LIKE 'pillarbox%' AND datname = current_database()"""
+_CLAIMED: Final = b".example"  # of senders and recipients: no other answer to a worker names them
 _OURS: Final = "FROM pg_stat_activity WHERE application_name LIKE 'pillarbox%%' AND datname = current_database()"
 
 
@@ -125,6 +126,16 @@ async def network_deaf(arena: Arena) -> Struck:
     arena.accounts.strike(claimed | await arena.claims(), alive=True)
     network.cut()
     await eventually(lambda: network.open > 0, "they connect again")
+    return Struck(monotonic())
+
+
+async def claims_unanswered(arena: Arena) -> Struck:
+    """Ten times a claim's connection breaks after its COMMIT, before its answer."""
+    network = _network(arena)
+    for _ in range(10):
+        await arena.until_arrived(arena.chance.randrange(10, 60))
+        network.swallow = _CLAIMED
+        await eventually(lambda: not network.swallow, "an answer is lost")
     return Struck(monotonic())
 
 

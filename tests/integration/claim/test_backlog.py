@@ -92,7 +92,7 @@ class Worker:
                 )
             ).fetchall()
             assert generic > 0, "this plan was not kept: the test proves nothing"
-            asked = dict.fromkeys(re.findall(r"%\((\w+)\)s", where_query("claim", self.where)))
+            asked = dict.fromkeys(re.findall(r"%\((\w+)\)s", where_query("claim", self.where, unanswered="false")))
             values = ", ".join(VALUES[name] for name in asked)
             cursor = await connection.execute(f"EXPLAIN (FORMAT JSON) EXECUTE {name} ({values})".encode())
             [[[plan]]] = await cursor.fetchall()

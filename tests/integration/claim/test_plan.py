@@ -68,8 +68,10 @@ def filled(server: ServerUnderTest, template_database: str) -> Iterator[Factory]
 
 def explain(factory: Factory, name: str, where: str, mode: str, floor: str | None = None) -> dict[str, Any]:
     """The plan that a prepared statement runs by."""
-    names = [n for n in TYPES if f"%({n})s" in where_query(name, where)]
-    text = re.sub(r"%\((\w+)\)s", lambda m: f"${names.index(m[1]) + 1}", where_query(name, where)).replace("%%", "%")
+    names = [n for n in TYPES if f"%({n})s" in where_query(name, where, unanswered="false")]
+    text = re.sub(
+        r"%\((\w+)\)s", lambda m: f"${names.index(m[1]) + 1}", where_query(name, where, unanswered="false")
+    ).replace("%%", "%")
     values = VALUES | dict.fromkeys(NO_FLOORS, floor or VALUES["floor"])
     factory.sql("DEALLOCATE ALL")
     factory.sql(f"SET plan_cache_mode = {mode}")

@@ -96,10 +96,11 @@ async def claimed(factory: Factory, now: datetime) -> int:
     """How many recipients a worker is given at that time."""
     connection = await database.connect(factory.uri, "claimer")
     try:
-        rows = await database.fetch(
+        rows = await database.fetch_where(
             connection,
             "claim",
-            where="true",
+            "true",
+            {"unanswered": "false"},
             now=now,
             **NO_FLOORS,
             batch=10,

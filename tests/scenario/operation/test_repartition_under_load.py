@@ -69,7 +69,8 @@ class Pulse:
         values |= {"worker": "pulse", "lease": timedelta(0), "suspects": False, "token": 1}
         while not self.stopped.is_set():
             began = monotonic()
-            assert await database.fetch(connection, "claim", where="true", **values) == []
+            taken = await database.fetch_where(connection, "claim", "true", {"unanswered": "false"}, **values)
+            assert taken == []
             self.longest = max(self.longest, monotonic() - began)
             self.beats += 1
         await connection.close()
