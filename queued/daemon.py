@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from queued import maintain, metrics, reload, schedule
 from queued.admission.gates import Admission
 from queued.attempts import Attempts
-from queued.claiming import whole_leaves
+from queued.claiming import predecessors, whole_leaves
 from queued.claiming.bodies import Bodies
 from queued.claiming.claim import Claimer
 from queued.claiming.register import Register
@@ -36,7 +36,7 @@ from shared.postgres.notifier import Notifier
 from shared.postgres.presence import MOST, Identity, Presence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
 
     from queued.metrics import Observing
     from shared.config.queued.settings import QueuedConfig
@@ -71,7 +71,9 @@ async def run(config: QueuedConfig, worker: Worker, again: Callable[[], QueuedCo
         await whole_leaves.warn(pool, worker.name, worker.where, worker.source)
         await delivering.paces.begin(pool, worker.where)
         tracing.setup(config.tracing, "queued", worker.name)
-        await _Daemon(config, worker, conninfo, pool, delivering).serve(again)
+        who = Identity(worker.name)
+        with predecessors.succeeding(config.environment.var, who) as ended:
+            await _Daemon(config, worker, conninfo, pool, delivering, who, ended).serve(again)
     finally:
         await pool.close()
         await tracing.close()
@@ -81,7 +83,14 @@ class _Daemon:
     """The parts of a worker that runs."""
 
     def __init__(
-        self, config: QueuedConfig, worker: Worker, conninfo: str, pool: database.Pool, delivering: Delivering
+        self,
+        config: QueuedConfig,
+        worker: Worker,
+        conninfo: str,
+        pool: database.Pool,
+        delivering: Delivering,
+        who: Identity,
+        ended: Sequence[str],
     ) -> None:
         self._config = config
         self._worker = worker
@@ -89,7 +98,6 @@ class _Daemon:
         self._pool = pool
         self._delivering = delivering
         delivering.equipment.warmups.share(pool)
-        who = Identity(worker.name)
         self._identity = str(who)
         self._presence = Presence(conninfo, "queued", who, lambda: delivering.destinations.busiest(MOST))
         self._register = Register(pool, who, worker.where, config.claim, _transports(config))
@@ -97,7 +105,7 @@ class _Daemon:
         self._hints = Notifier(conninfo, f"pillarbox {worker.name} dead letters")
         self._notifier = send.DsnSender(config.bounces)
         self._webhooks = webhooks.WebhookTask(pool, self._identity, config.webhooks)
-        claimer = Claimer(worker.where, self._identity, config.claim)
+        claimer = Claimer(worker.where, self._identity, config.claim, ended)
         in_flight = InFlight(pool, claimer, config.claim)
         self._recorder = Recorder(
             pool,

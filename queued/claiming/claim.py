@@ -41,6 +41,11 @@ NO_FLOORS: Final[Mapping[str, datetime | None]] = MappingProxyType(
     dict.fromkeys(("floor_urgent", "floor_urgent_retried", "floor", "floor_retried", "floor_bulk"))
 )
 
+#: {ended} of claim.sql. What was lost before waits for its lease: a message that kills its worker does so seldom.
+ENDED: Final = "(worker = ANY (%(ended)s::text[]) AND lost_count = 0)"
+#: The parts of claim.sql of a worker that has lost nothing.
+NOTHING_LOST: Final[Mapping[str, str]] = MappingProxyType({"unanswered": "false", "ended": "false"})
+
 _FRESH: Final = frozenset(("floor_urgent", "floor"))  # the classes of mail that was not tried or parked, but for bulk
 
 
@@ -80,7 +85,8 @@ class Claimer:
     often as a twentieth of the time allows, where what it has to read has become so much.
     """
 
-    def __init__(self, where: str, worker: str, settings: ClaimSettings) -> None:
+    def __init__(self, where: str, worker: str, settings: ClaimSettings, ended: Sequence[str] = ()) -> None:
+        """`ended`: workers that have surely ended, whose claims are taken before their lease is over, once."""
         self._where = where
         self._worker = worker
         self._settings = settings
@@ -89,6 +95,8 @@ class Claimer:
         self._passed: datetime | None = None  # when the last full pass began, by PostgreSQL's clock
         self._leaves = Leaves()
         self._unanswered: dict[int, float] = {}  # tokens of claims that got no answer, and when their leases end
+        self._ended = list(ended)
+        self._began = monotonic()
         self._suspect: int | None = None  # the id of the one in flight
         self._suspects_left = True
         #: The highest id of due mail that the last claim may have left, and none has brought yet; 0 for none.
@@ -148,12 +156,14 @@ class Claimer:
         ordinary = min(limit, int(self._settings.ordinary * limit + random.random()))
         retried = int(self._settings.retried * limit + random.random())
         token = secrets.randbits(63)
+        if started - self._began > self._settings.lease.total_seconds():
+            self._ended = []  # their leases are over
         self._unanswered = {lost: ends for lost, ends in self._unanswered.items() if ends > started}
         try:
             rows = await _ask(
                 connection,
                 _besides(self._where, besides),
-                {"unanswered": among_tokens(self._unanswered)},
+                {"unanswered": among_tokens(self._unanswered), "ended": ENDED if self._ended else "false"},
                 now=None,
                 **{**NO_FLOORS, **self._floors},
                 batch=limit,
@@ -163,6 +173,7 @@ class Claimer:
                 suspects=suspects,
                 ordinary=ordinary,
                 retried=retried,
+                ended=self._ended,
             )
         except database.OUTAGE:
             if connection.closed:  # it may have been committed

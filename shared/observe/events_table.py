@@ -191,6 +191,10 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
         DEBUG,
         "Recipients went back untried, to come again later; `recipients`, and of the first `reason` and `seconds`.",
     ),
+    "claim.no_successor": (
+        INFO,
+        "A name cannot be kept in `environment.var`: if this process is killed, its mail waits for a lease; `error`.",
+    ),
     "claim.released": (INFO, "Claimed recipients were given back untried; `recipients`."),
     "claim.failed": (ERROR, "A claim could not be made; it is tried again; `error`, `seconds` until then."),
     "result.delivered": (

@@ -9,7 +9,7 @@ See: sql/README.md, "Crash table", for why each holds.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 type Recovery = Literal["lease", "soon", "whole"]
 type Face = Literal["smtp", "http", "accounts"]
@@ -64,6 +64,8 @@ _SMTPD: Final = "smtpd, kill -9"
 _CHILD: Final = "one of 2 smtpd processes, kill -9"
 _HTTPD: Final = "httpd, kill -9"
 _WORKER: Final = "worker, kill -9"
+#: A worker that is started again at once takes what it had claimed, however long the lease.
+_RESTARTED: Final[dict[str, Any]] = {"lease": 60.0, "recovers": "whole"}
 
 CELLS: Final = (
     Cell("quiet", "none", "-", "nothing", short=True),
@@ -145,13 +147,13 @@ CELLS: Final = (
         face="accounts",
     ),
     # workers
-    _killed("worker-claimed", _WORKER, "claimed, nothing sent", "claim.taken:kill:6", recovers="lease"),
+    _killed("worker-claimed", _WORKER, "claimed, nothing sent", "claim.taken:kill:6", **_RESTARTED),
     _killed(
         "worker-after-data",
         _WORKER,
         "final dot sent, reply not read",
         "deliver.after_data:kill:40",
-        recovers="lease",
+        **_RESTARTED,
         short=True,
     ),
     _killed(
@@ -159,15 +161,20 @@ CELLS: Final = (
         _WORKER,
         "reply read, result not handed over",
         "deliver.after_reply:kill:40",
+        **_RESTARTED,
+    ),
+    _killed(
+        "worker-before-record", _WORKER, "before the result's COMMIT", "result.before_record:kill:10", **_RESTARTED
+    ),
+    _killed("worker-after-record", _WORKER, "after the result's COMMIT", "result.after_record:kill:10", **_RESTARTED),
+    Cell("worker", _WORKER, _RANDOM, "worker", **_RESTARTED),
+    Cell(
+        "worker-gone",
+        _WORKER.replace("kill -9", "kill -9, not started again"),
+        _RANDOM,
+        "worker_gone",
         recovers="lease",
     ),
-    _killed(
-        "worker-before-record", _WORKER, "before the result's COMMIT", "result.before_record:kill:10", recovers="lease"
-    ),
-    _killed(
-        "worker-after-record", _WORKER, "after the result's COMMIT", "result.after_record:kill:10", recovers="lease"
-    ),
-    Cell("worker", _WORKER, _RANDOM, "worker", recovers="lease"),
     _killed(
         "webhook-taken",
         _WORKER,
@@ -196,7 +203,7 @@ CELLS: Final = (
         "worker, exit",
         "reply read, result not handed over",
         "deliver.after_reply:exit:40",
-        recovers="lease",
+        **_RESTARTED,
     ),
     Cell("worker-sleeps", "worker, SIGSTOP for longer than a lease", _RANDOM, "sleeper", recovers="lease", short=True),
     Cell(

@@ -65,7 +65,8 @@ class Claim(Section):
     batch: Annotated[int, whole(1, 10_000)] = setting(200, "The most recipients taken by one claim.", unit="recipients")
     lease: Interval = setting(
         "15m",
-        "How long a claim holds. If a worker dies, its mail is retried automatically after this time.",
+        "How long a claim holds. If a worker dies, its mail is retried automatically after this time, or when the same "
+        "worker is started again on its host.",
         unit="duration",
     )
     poll: Interval = setting("5s", "How often to look for due recipients without a notification.", unit="duration")

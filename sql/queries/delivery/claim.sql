@@ -23,7 +23,8 @@
 -- one claim settle another. `leaf` tells which rows lie together (queued/claiming/leaves.py).
 -- {unanswered} says which rows a claim of this worker took whose answer was lost with the connection: no attempt has begun them
 -- and none will, so they are due at once, and their try is counted already. The scans are those of that claim and meet them
--- first. It is text, mostly `false`: as a parameter it would cost a look at the metadata of every leased row.
+-- first. {ended} says which rows processes of this worker took that have ended since: their leases count as over. Both are
+-- text, mostly `false`: with a parameter PostgreSQL looks at the lease after the metadata, of every leased row.
 -- Any other row that still carries a token had its lease run out: that try has no result and never will, so it gets its attempt
 -- row here. `login_refused` is read from the words that queued/outcome/own_login.py leaves: a worker that has just begun knows of no
 -- refused login, and must not give up what stayed for one. `newest` is the highest id given so far, in any partition.
@@ -32,7 +33,7 @@ WITH urgent_kept AS MATERIALIZED (
      WHERE status = 'DELIVER' AND priority > 0 AND last_error IS NOT NULL AND ({where})
        AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
        AND next_retry >= (SELECT coalesce(%(floor_urgent_retried)s::timestamptz, '-infinity'))
-       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered})
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered} OR {ended})
        AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
      ORDER BY next_retry, id LIMIT least(%(retried)s, %(batch)s)
        FOR NO KEY UPDATE SKIP LOCKED
@@ -41,7 +42,7 @@ WITH urgent_kept AS MATERIALIZED (
      WHERE status = 'DELIVER' AND priority > 0 AND last_error IS NULL AND ({where})
        AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
        AND next_retry >= (SELECT coalesce(%(floor_urgent)s::timestamptz, '-infinity'))
-       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered})
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered} OR {ended})
        AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
      ORDER BY next_retry, id LIMIT %(batch)s - (SELECT count(*) FROM urgent_kept)
        FOR NO KEY UPDATE SKIP LOCKED
@@ -50,7 +51,7 @@ WITH urgent_kept AS MATERIALIZED (
      WHERE status = 'DELIVER' AND priority > 0 AND last_error IS NOT NULL AND ({where})
        AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
        AND next_retry >= (SELECT coalesce(%(floor_urgent_retried)s::timestamptz, '-infinity'))
-       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered})
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered} OR {ended})
        AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
      ORDER BY next_retry, id LIMIT %(batch)s - (SELECT count(*) FROM urgent_fresh)
        FOR NO KEY UPDATE SKIP LOCKED
@@ -65,7 +66,7 @@ WITH urgent_kept AS MATERIALIZED (
      WHERE status = 'DELIVER' AND priority = 0 AND last_error IS NOT NULL AND ({where})
        AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
        AND next_retry >= (SELECT coalesce(%(floor_retried)s::timestamptz, '-infinity'))
-       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered})
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered} OR {ended})
        AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
      ORDER BY next_retry, id LIMIT (%(retried)s * (%(batch)s - (SELECT places FROM sure)) + floor(random() * %(batch)s)::integer) / greatest(%(batch)s, 1)
        FOR NO KEY UPDATE SKIP LOCKED
@@ -74,7 +75,7 @@ WITH urgent_kept AS MATERIALIZED (
      WHERE status = 'DELIVER' AND priority = 0 AND last_error IS NULL AND ({where})
        AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
        AND next_retry >= (SELECT coalesce(%(floor)s::timestamptz, '-infinity'))
-       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered})
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered} OR {ended})
        AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
      ORDER BY next_retry, id LIMIT %(batch)s - (SELECT places FROM sure) - (SELECT count(*) FROM kept)
        FOR NO KEY UPDATE SKIP LOCKED
@@ -83,7 +84,7 @@ WITH urgent_kept AS MATERIALIZED (
      WHERE status = 'DELIVER' AND priority = 0 AND last_error IS NOT NULL AND ({where})
        AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
        AND next_retry >= (SELECT coalesce(%(floor_retried)s::timestamptz, '-infinity'))
-       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered})
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered} OR {ended})
        AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
      ORDER BY next_retry, id LIMIT %(batch)s - (SELECT places FROM sure) - (SELECT count(*) FROM ordinary)
        FOR NO KEY UPDATE SKIP LOCKED
@@ -92,7 +93,7 @@ WITH urgent_kept AS MATERIALIZED (
      WHERE status = 'DELIVER' AND priority < 0 AND ({where})
        AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
        AND next_retry >= (SELECT coalesce(%(floor_bulk)s::timestamptz, '-infinity'))
-       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered})
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered} OR {ended})
        AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
      ORDER BY next_retry, id LIMIT greatest(0, %(batch)s - (SELECT count(*) FROM urgent) - (SELECT count(*) FROM ordinary)
            - (SELECT count(*) FROM retried))
@@ -101,7 +102,7 @@ WITH urgent_kept AS MATERIALIZED (
     SELECT id, token, worker, last_retry FROM pillarbox.queue
      WHERE status = 'DELIVER' AND lost_count > 0 AND ({where})
        AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
-       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered})
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered} OR {ended})
        AND lost_count + (token IS NOT NULL)::integer >= 2 AND (SELECT %(suspects)s::boolean)
      ORDER BY sign(priority) DESC, next_retry, id LIMIT %(batch)s
        FOR NO KEY UPDATE SKIP LOCKED

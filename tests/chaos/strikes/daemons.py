@@ -41,20 +41,37 @@ async def at_point(arena: Arena) -> Struck:
     if dead.name in WORKERS:
         await arena.died(dead.name)
         await dead.start()
-        return Struck(ended)
+        return Struck(_healed(arena, ended))
     await dead.start()
     return Struck(monotonic())
 
 
 async def worker(arena: Arena) -> Struck:
     """Kill -9 of a busy worker."""
+    victim, ended = await _killed(arena)
+    await victim.start()
+    return Struck(_healed(arena, ended))
+
+
+async def worker_gone(arena: Arena) -> Struck:
+    """The same, and it stays away: the other worker takes over its mail."""
+    _, ended = await _killed(arena)
+    return Struck(ended)
+
+
+async def _killed(arena: Arena) -> tuple[Daemon, float]:
+    """A busy worker, killed, and when."""
     await arena.until_arrived(arena.chance.randrange(150))
     victim = arena.chance.choice(arena.workers)
     await victim.kill()
     ended = monotonic()
     await arena.died(victim.name)
-    await victim.start()
-    return Struck(ended)
+    return victim, ended
+
+
+def _healed(arena: Arena, killed: float) -> float:
+    """The end of a fault of a worker that runs again: now, where its mail waits for it, and not for the lease."""
+    return monotonic() if arena.cell.recovers == "whole" else killed
 
 
 async def maintainer_in_statement(arena: Arena) -> Struck:

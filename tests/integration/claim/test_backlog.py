@@ -19,7 +19,7 @@ import psycopg
 import pytest
 from psycopg.rows import namedtuple_row
 
-from queued.claiming.claim import NO_FLOORS, Claimer
+from queued.claiming.claim import NO_FLOORS, NOTHING_LOST, Claimer
 from queued.result import Recorder
 from shared.config.queued.settings import Claim
 from shared.postgres import database as db
@@ -92,7 +92,7 @@ class Worker:
                 )
             ).fetchall()
             assert generic > 0, "this plan was not kept: the test proves nothing"
-            asked = dict.fromkeys(re.findall(r"%\((\w+)\)s", where_query("claim", self.where, unanswered="false")))
+            asked = dict.fromkeys(re.findall(r"%\((\w+)\)s", where_query("claim", self.where, **NOTHING_LOST)))
             values = ", ".join(VALUES[name] for name in asked)
             cursor = await connection.execute(f"EXPLAIN (FORMAT JSON) EXECUTE {name} ({values})".encode())
             [[[plan]]] = await cursor.fetchall()

@@ -34,6 +34,8 @@ async def drain(uri: str, where: str, number: int, left: asyncio.Event, ready: a
     taken: list[Claimed] = []
     try:
         await ready.wait()  # else the first may have done it all before the last is connected
+        taken += await claimer.take(connection, BATCH)
+        await ready.wait()  # or before the last runs
         while not left.is_set():
             got = await claimer.take(connection, BATCH)
             taken += got

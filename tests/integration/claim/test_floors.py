@@ -20,7 +20,7 @@ import psycopg
 import pytest
 
 from queued.claiming import floor
-from queued.claiming.claim import NO_FLOORS, Claimer, _class, exhausted
+from queued.claiming.claim import NO_FLOORS, NOTHING_LOST, Claimer, _class, exhausted
 from queued.claiming.floor import FullPass
 from shared.config.queued.settings import Claim
 from shared.postgres import database as db
@@ -99,7 +99,7 @@ async def blocks(connection: db.Connection, floors: dict[str, Any]) -> int:
         "suspects": False,
     }
     values |= {"token": 1}
-    text = "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) " + where_query("claim", WHERE, unanswered="false")
+    text = "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) " + where_query("claim", WHERE, **NOTHING_LOST)
     async with connection.transaction(force_rollback=True):
         [[[plan]]] = await (
             await connection.execute(text.encode(), values | {"lease": timedelta(minutes=15)})
@@ -198,7 +198,7 @@ def test_an_exhausted_class_has_no_due_rows(factory: Factory) -> None:
                          FROM generate_series(1, %(c)s)""",
                     {"m": message, "p": priority, "e": error, "c": count},
                 )
-            rows = session.execute(where_query("claim", WHERE, unanswered="false").encode(), values).fetchall()
+            rows = session.execute(where_query("claim", WHERE, **NOTHING_LOST).encode(), values).fetchall()
             session.rollback()
             taken = Counter(_class(row.priority, tried=row.tried_before) for row in rows)
             case = {**values, "waiting": waiting, "taken": dict(taken)}

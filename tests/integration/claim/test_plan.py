@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg.rows import namedtuple_row
 
-from queued.claiming.claim import NO_FLOORS
+from queued.claiming.claim import NO_FLOORS, NOTHING_LOST
 from shared.postgres.queries import where_query
 from tests.fixtures.database.factory import Factory
 
@@ -68,9 +68,9 @@ def filled(server: ServerUnderTest, template_database: str) -> Iterator[Factory]
 
 def explain(factory: Factory, name: str, where: str, mode: str, floor: str | None = None) -> dict[str, Any]:
     """The plan that a prepared statement runs by."""
-    names = [n for n in TYPES if f"%({n})s" in where_query(name, where, unanswered="false")]
+    names = [n for n in TYPES if f"%({n})s" in where_query(name, where, **NOTHING_LOST)]
     text = re.sub(
-        r"%\((\w+)\)s", lambda m: f"${names.index(m[1]) + 1}", where_query(name, where, unanswered="false")
+        r"%\((\w+)\)s", lambda m: f"${names.index(m[1]) + 1}", where_query(name, where, **NOTHING_LOST)
     ).replace("%%", "%")
     values = VALUES | dict.fromkeys(NO_FLOORS, floor or VALUES["floor"])
     factory.sql("DEALLOCATE ALL")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from queued.claiming.claim import NO_FLOORS, Claimer
+from queued.claiming.claim import NO_FLOORS, NOTHING_LOST, Claimer
 from shared.config.queued.settings import Claim
 from shared.postgres import database as db
 from shared.postgres.queries import where_query
@@ -48,7 +48,7 @@ def take(factory: Factory, batch: int, *, suspects: bool) -> list[int]:
     """The rows of one claim, in their order."""
     values = VALUES | {"batch": batch, "suspects": suspects}
     with psycopg.connect(factory.uri, autocommit=True) as session:
-        return [id_ for id_, *_ in session.execute(where_query("claim", ONE_LEAF, unanswered="false"), values)]
+        return [id_ for id_, *_ in session.execute(where_query("claim", ONE_LEAF, **NOTHING_LOST), values)]
 
 
 def test_mail_lost_twice_is_claimed_separately_urgent_first(factory: Factory) -> None:
@@ -98,7 +98,7 @@ async def test_the_search_does_not_scan_a_due_backlog(factory: Factory, *, analy
                 )
             ).fetchall()
             assert generic > 0, "this plan was not kept"
-            asked = where_query("claim", ONE_LEAF, unanswered="false")
+            asked = where_query("claim", ONE_LEAF, **NOTHING_LOST)
             order = sorted(
                 ["now", *NO_FLOORS, "batch", "ordinary", "retried", "worker", "lease", "suspects", "token"],
                 key=lambda n: asked.index(f"%({n})s"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from queued.claiming.claim import NO_FLOORS
+from queued.claiming.claim import NO_FLOORS, NOTHING_LOST
 from shared.config.smtpd.content import DataPhase
 from shared.mail.message import Address, Recipient, new_message_id
 from shared.postgres import database
@@ -100,7 +100,7 @@ async def claimed(factory: Factory, now: datetime) -> int:
             connection,
             "claim",
             "true",
-            {"unanswered": "false"},
+            NOTHING_LOST,
             now=now,
             **NO_FLOORS,
             batch=10,

@@ -1,6 +1,6 @@
 """test_worker_killed_mid_run — kill -9 of a worker loses no mail, and repeats at most its mail in flight
 
-Owns: the row "worker, anywhere" of the crash table: a delay of one lease, never a loss.
+Owns: rows 7 to 9 of the crash table: a delay of one lease, or until the worker is started again; never a loss.
 See: sql/README.md, "Crash table".
 """
 
@@ -63,3 +63,24 @@ async def test_the_restarted_worker_delivers_the_rest(system: System, books: Boo
     assert (account.accepted, account.lost, account.altered) == (MESSAGES, 0, 0)
     expired = await system.value("SELECT count(*) FROM attempts WHERE outcome = 'lease_expired'")
     assert account.duplicated <= expired <= 3 * INFLIGHT
+
+
+@pytest.mark.slow
+async def test_a_worker_that_is_started_again_does_not_wait_for_its_lease(system: System, books: Books) -> None:
+    smtpd = await system.smtpd()
+    worker = await system.worker(books.sink.port, claim={"inflight": INFLIGHT, "batch": INFLIGHT, "lease": "1h"})
+    submitting = asyncio.create_task(books.submit(smtpd, numbered(MESSAGES // 5, box=BOX)))
+    await books.until_arrived(MESSAGES // 10)
+    await worker.kill()
+    await system.until("SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'pillarbox worker'")
+    leased = await system.value("SELECT count(*) FROM queue WHERE token IS NOT NULL")
+    assert 0 < leased <= INFLIGHT
+    await worker.start()
+    await submitting
+    await books.until_arrived(MESSAGES // 5)
+    await system.until_finished()
+    account = books.account()
+    assert (account.accepted, account.lost, account.altered) == (MESSAGES // 5, 0, 0)
+    assert account.duplicated <= leased
+    lost = "SELECT count(*) FROM attempts WHERE outcome = 'lease_expired' AND uncertain AND retry_count = 1"
+    assert await system.value(lost) == leased

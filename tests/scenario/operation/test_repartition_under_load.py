@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queued.claiming.claim import NO_FLOORS
+from queued.claiming.claim import NO_FLOORS, NOTHING_LOST
 from shared.postgres import database
 from tests.fixtures.daemons.submit import numbered
 from tests.fixtures.database.partitions import configure, pillarbox
@@ -69,7 +69,7 @@ class Pulse:
         values |= {"worker": "pulse", "lease": timedelta(0), "suspects": False, "token": 1}
         while not self.stopped.is_set():
             began = monotonic()
-            taken = await database.fetch_where(connection, "claim", "true", {"unanswered": "false"}, **values)
+            taken = await database.fetch_where(connection, "claim", "true", NOTHING_LOST, **values)
             assert taken == []
             self.longest = max(self.longest, monotonic() - began)
             self.beats += 1

@@ -11,6 +11,7 @@ import re
 
 import pytest
 
+from queued.claiming.claim import NOTHING_LOST
 from shared.config.where_condition import check_condition
 from shared.errors import ConfigError
 from shared.postgres.queries import _queries, numbered, query, where_query
@@ -64,7 +65,7 @@ def test_a_condition_that_leaves_its_parentheses_is_refused_in_one_line(where: s
     assert str(refusal.value).startswith(repr(where))
     assert "\n" not in str(refusal.value)
     with pytest.raises(ConfigError):
-        where_query("claim", where, unanswered="false")
+        where_query("claim", where, **NOTHING_LOST)
 
 
 def test_percent_signs_are_not_parameters() -> None:
@@ -73,7 +74,7 @@ def test_percent_signs_are_not_parameters() -> None:
 
 
 def test_the_condition_is_inserted_everywhere_in_the_query() -> None:
-    text = where_query("claim", "metadata->>'_partid' = '7'", unanswered="false")
+    text = where_query("claim", "metadata->>'_partid' = '7'", **NOTHING_LOST)
     assert text.count("(metadata->>'_partid' = '7')") == 9
     assert "{where}" not in text
 
