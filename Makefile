@@ -9,7 +9,7 @@ AT_ONCE := -n $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) ))) --dist loa
 # The rings that take minutes; `make test-all` runs them too. Besides the crash matrix and the benchmarks' tests: packages
 # are built and installed from an index into new environments, and of analytics a cluster of Spark and one with Spark
 # Connect are started, every command of its pages runs as a process with a Java of its own, and streams are killed.
-HEAVY := tests/chaos tests/integration/bench tests/package $(addprefix tests/analytics/,test_cluster.py test_pages.py test_stream_killed.py)
+HEAVY := tests/chaos tests/integration/bench tests/package $(addprefix tests/analytics/,test_pages.py with_spark/test_cluster.py with_spark/test_stream_killed.py)
 POSTGRES15 := /usr/lib/postgresql/15/bin/postgres
 # The tests that query PostgreSQL also run on its oldest supported version; the other folders do not depend on it.
 ASKS_POSTGRES := $(addprefix tests/integration/,accounts claim client commands doctor login maintenance pacing pages partitions quarantine queue result schema settings spool)
@@ -94,7 +94,7 @@ chaos-apart: ready-test  ## test failover (also with Patroni and etcd), rolling 
 	@$(PY) -m tests.chaos.apart $(ARGS)
 
 chaos-mutants: ready-test  ## remove each safeguard in turn: the crash matrix must fail; kill the stream at each step
-	@PILLARBOX_CHAOS=all $(PYTEST) -q tests/chaos/test_safeguards.py tests/analytics/test_stream_killed.py $(ARGS)
+	@PILLARBOX_CHAOS=all $(PYTEST) -q tests/chaos/test_safeguards.py tests/analytics/with_spark/test_stream_killed.py $(ARGS)
 
 soak: ready-test  ## inject all faults at random for HOURS (default 1), with limits on memory, files and backlog
 	@$(PY) -m tests.chaos.soak --hours $(or $(HOURS),1) $(ARGS)

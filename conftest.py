@@ -97,6 +97,8 @@ _ON_THE_DAEMONS_LOOP = (
 #: Rooms of tests with the longest files, which begin first where several processes run tests: a long one that begins
 #: last keeps one process busy while the others are idle.
 _LONG_FIRST = ("analytics", "property", "scenario", "integration")
+#: The folder whose tests share a Spark session.
+_SHARES_SPARK = "tests/analytics/with_spark/"
 _TESTS = Path(__file__).parent / "tests"
 _INTEGRATION = _TESTS / "integration"
 
@@ -138,13 +140,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """Run the tests of a file, and all tests that share a Spark session, in one process."""
+    """Run the tests of a file, and all tests that share a Spark session, in one process: its start takes 15 s."""
     from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # noqa: PLC0415
 
     class Together(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return "analytics" if file.startswith("tests/analytics/") else file
+            return _SHARES_SPARK if file.startswith(_SHARES_SPARK) else file
 
     return Together(config, log)
 
