@@ -60,7 +60,11 @@ def _entered(held: int, identity: Identity) -> list[str]:
     """The names that were there; ours is the last from now on."""
     try:
         with os.fdopen(os.dup(held), "r+", encoding="utf-8", errors="replace") as file:
-            names = [name for name in file.read().splitlines() if name.startswith(f"{identity.id}@{identity.host}:")]
+            names = [
+                name
+                for name in file.read().splitlines()
+                if name.startswith(f"{identity.id}@{identity.host}:") and name.isprintable()  # also after a power cut
+            ]
             file.seek(0)
             file.write("".join(f"{name}\n" for name in (*names[-_MOST:], identity)))
             file.truncate()

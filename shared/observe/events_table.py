@@ -172,7 +172,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "claim.taken": (DEBUG, "Recipients were claimed; `recipients`, `token`."),
     "claim.expired": (
         WARNING,
-        "A claim whose lease ran out was taken over: its mail may arrive twice; `recipient_id`, `token`.",
+        "A claim was taken over whose lease or process has ended: mail may arrive twice; `recipient_id`, `token`.",
     ),
     "claim.lost": (
         WARNING,

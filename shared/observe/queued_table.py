@@ -101,7 +101,7 @@ METRICS: Final[dict[str, Metric]] = {
         "counter", "Results that came when another claim held the row: possible duplicates."
     ),
     "pillarbox_leases_returned_total": Metric(
-        "counter", "Recipients taken over from a claim whose lease had run out: possible duplicates."
+        "counter", "Recipients taken over from a claim whose lease or process had ended: possible duplicates."
     ),
     "pillarbox_record_results": Metric("histogram", "How many results were recorded in one go.", (), SIZES),
     "pillarbox_record_seconds": Metric("histogram", "How long that took PostgreSQL.", (), COMMIT),

@@ -91,7 +91,7 @@ def test_of_many_the_last_are_named(tmp_path: Path) -> None:
 
 def test_what_is_no_name_of_this_worker_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "workers").mkdir()
-    (tmp_path / "workers" / "w@host").write_bytes(b"\xff\x00\nother@host:1-x\n\nw@host:1-x\nw@hos")
+    (tmp_path / "workers" / "w@host").write_bytes(b"\xff\x00\nother@host:1-x\n\nw@host:0-\x00\nw@host:1-x\nw@hos")
     with succeeding(tmp_path, me()) as ended:
         assert ended == ["w@host:1-x"]
 
