@@ -93,7 +93,7 @@ MUTANTS: Final = (
         "queued/claiming/claim.py",
         "ENDED if self._ended",
         '"false" if self._ended',
-        "worker",
+        "worker-claimed",
         "late",
     ),
     Mutant(
