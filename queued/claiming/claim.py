@@ -175,8 +175,8 @@ class Claimer:
                 retried=retried,
                 ended=self._ended,
             )
-        except database.OUTAGE:
-            if connection.closed:  # it may have been committed
+        except database.OUTAGE as error:
+            if database.is_away(error):  # it may have been committed
                 self._unanswered[token] = started + self._settings.lease.total_seconds()
             raise
         if not suspects:
