@@ -37,7 +37,7 @@ RUN useradd --system --uid 999 --user-group --home-dir /var/lib/pillarbox --crea
 USER pillarbox
 WORKDIR /var/lib/pillarbox
 COPY config config
-RUN mkdir lake var
+RUN mkdir -p lake var/workers
 # A daemon whose `metrics.listen` has this port. /healthy, never /ready: while PostgreSQL is away a worker holds results in
 # memory. What is no daemon runs with --no-healthcheck.
 ENV PILLARBOX_HEALTHY=http://127.0.0.1:9464/healthy

@@ -173,6 +173,8 @@ def story(system: System) -> str:
 
     for service in ("queued-123", "smtpd"):
         system.kill(service)
+    names = ("exec", "-T", "queued-123", "sh", "-c", "cat var/workers/queued-123@*")
+    expect("the worker that was killed knows its predecessor", lambda: system.compose(*names).count("\n") == 2)
     with sending(system):
         os.kill(system.container("postgres")["State"]["Pid"], signal.SIGKILL)
         count = len(system.accepted)
