@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from io import FileIO
 from typing import TYPE_CHECKING, Final
 
 from shared.observe import events
@@ -30,45 +31,30 @@ _MOST: Final = 8  # names: of processes before these the leases are over, but fo
 @contextmanager
 def succeeding(var: Path, identity: Identity) -> Iterator[list[str]]:
     """The names of ended processes of this worker on this host, oldest first; for the block ours is added to them."""
-    held = _locked(var / "workers", f"{identity.id}@{identity.host}")
-    try:
-        yield [] if held is None else _entered(held, identity)
-    finally:
-        if held is not None:
-            os.close(held)
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(_opened(var / "workers", f"{identity.id}@{identity.host}"))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            ended = _entered(file, identity)
+        except OSError as error:
+            running = isinstance(error, BlockingIOError)
+            events.emit("claim.no_successor", error="another process has the same name" if running else error)
+            ended = []
+        yield ended
 
 
-def _locked(folder: Path, name: str) -> int | None:
-    """The open file, if this process may be the one that runs."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        held = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        events.emit("claim.no_successor", error=error)
-        return None
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(held)
-        running = isinstance(error, BlockingIOError)
-        events.emit("claim.no_successor", error="another process has the same name" if running else error)
-        return None
-    return held
+def _opened(folder: Path, name: str) -> FileIO:
+    """The file of a worker, made if it is not there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return FileIO(os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+")
 
 
-def _entered(held: int, identity: Identity) -> list[str]:
-    """The names that were there; ours is the last from now on."""
-    try:
-        with os.fdopen(os.dup(held), "r+", encoding="utf-8", errors="replace") as file:
-            names = [
-                name
-                for name in file.read().splitlines()
-                if name.startswith(f"{identity.id}@{identity.host}:") and name.isprintable()  # also after a power cut
-            ]
-            file.seek(0)
-            file.write("".join(f"{name}\n" for name in (*names[-_MOST:], identity)))
-            file.truncate()
-    except OSError as error:
-        events.emit("claim.no_successor", error=error)
-        return []
-    return names[-_MOST:]
+def _entered(file: FileIO, identity: Identity) -> list[str]:
+    """The last names that were there; ours is behind them from now on."""
+    ours = f"{identity.id}@{identity.host}:"
+    found = file.readall().decode(errors="replace").splitlines()
+    names = [name for name in found if name.startswith(ours) and name.isprintable()][-_MOST:]  # also after a power cut
+    file.seek(0)
+    file.write("".join(f"{name}\n" for name in (*names, identity)).encode())
+    file.truncate()
+    return names

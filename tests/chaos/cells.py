@@ -170,7 +170,7 @@ CELLS: Final = (
     Cell("worker", _WORKER, _RANDOM, "worker", **_RESTARTED),
     Cell(
         "worker-gone",
-        _WORKER.replace("kill -9", "kill -9, not started again"),
+        "worker, kill -9, not started again",
         _RANDOM,
         "worker_gone",
         recovers="lease",

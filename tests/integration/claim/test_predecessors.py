@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,6 @@ from shared.postgres import database as db
 from shared.postgres.presence import Identity
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from tests.fixtures.database.factory import Factory
@@ -112,21 +110,12 @@ def test_where_no_file_can_be_kept_the_worker_runs_all_the_same(tmp_path: Path, 
     assert heard.all("claim.no_successor")
 
 
-@asynccontextmanager
-async def connected(uri: str) -> AsyncIterator[db.Connection]:
-    connection = await db.connect(uri, "claimer")
-    try:
-        yield connection
-    finally:
-        await connection.close()
-
-
 async def test_its_claims_are_taken_as_lost_ones(factory: Factory) -> None:
     mine, others = factory.rows(2), factory.rows(2)
     factory.lease(mine, ends=AN_HOUR, worker="w@host:7-'gone\\%s")
     factory.lease(others, ends=AN_HOUR, worker="w@host:9-alive")
     claimer = Claimer("true", "w@host:8-me", Claim.model_validate({"poll": "1ms"}), ["w@host:7-'gone\\%s"])
-    async with connected(factory.uri) as connection:
+    async with await db.connect(factory.uri, "claimer") as connection:
         assert [c.id for c in await claimer.take(connection, 1)] == mine[:1]
         assert [c.id for c in await claimer.take(connection, 9)] == mine[1:], "one of them was forgotten"
         assert await claimer.take(connection, 9) == []
@@ -141,7 +130,7 @@ async def test_what_was_lost_before_waits_for_its_lease(factory: Factory) -> Non
     ids = factory.rows(2)
     factory.lease(ids, ends=AN_HOUR, worker="w@host:7-gone")
     factory.sql("UPDATE pillarbox.queue SET lost_count = 1 WHERE id = %(id)s", id=ids[0])
-    async with connected(factory.uri) as connection:
+    async with await db.connect(factory.uri, "claimer") as connection:
         claimer = Claimer("true", "w@host:8-me", Claim.model_validate({"poll": "1ms"}), ["w@host:7-gone"])
         assert [c.id for c in await claimer.take(connection, 9)] == ids[1:]
 
@@ -150,5 +139,5 @@ async def test_mail_on_hold_stays_there(factory: Factory) -> None:
     ids = factory.rows(1)
     factory.lease(ids, ends=AN_HOUR, worker="w@host:7-gone")
     factory.move(ids, "HOLD")
-    async with connected(factory.uri) as connection:
+    async with await db.connect(factory.uri, "claimer") as connection:
         assert await Claimer("true", "w@host:8-me", Claim(), ["w@host:7-gone"]).take(connection, 9) == []

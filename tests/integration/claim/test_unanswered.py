@@ -7,7 +7,6 @@ See: tests/scenario/crash/test_answer_of_a_claim_is_lost.py for a whole worker.
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -21,18 +20,9 @@ from tests.fixtures.peers.proxy import relaying
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
     from tests.fixtures.database.factory import Factory
-
-
-@asynccontextmanager
-async def connected(uri: str) -> AsyncIterator[db.Connection]:
-    connection = await db.connect(uri, "claimer")
-    try:
-        yield connection
-    finally:
-        await connection.close()
 
 
 def claimer(name: str = "worker", lease: str = "15m") -> Claimer:
@@ -41,7 +31,7 @@ def claimer(name: str = "worker", lease: str = "15m") -> Claimer:
 
 async def unanswered(factory: Factory, claims: Claimer, ids: Callable[[], list[int]], limit: int) -> list[int]:
     """A claim of `limit` of these that PostgreSQL commits, and whose connection breaks before the answer; all ids."""
-    async with relaying(factory.uri) as proxy, connected(proxy.uri) as connection:
+    async with relaying(factory.uri) as proxy, await db.connect(proxy.uri, "claimer") as connection:
         assert await claims.take(connection, 1) == []  # a full pass, so that the next claim is one statement
         made = ids()
         proxy.deaf()
@@ -57,7 +47,7 @@ async def unanswered(factory: Factory, claims: Claimer, ids: Callable[[], list[i
 async def test_the_same_worker_claims_them_again_as_the_same_try(factory: Factory) -> None:
     claims = claimer()
     ids = await unanswered(factory, claims, lambda: factory.rows(5), 3)
-    async with connected(factory.uri) as connection:
+    async with await db.connect(factory.uri, "claimer") as connection:
         assert [c.id for c in await claims.take(connection, 2)] == ids[:2]
         assert [c.id for c in await claims.take(connection, 5)] == ids[2:], "one of them was forgotten"
     assert [(row.retry_count, row.lost_count) for row in factory.queue(*ids)] == [(1, 0)] * 5
@@ -66,7 +56,7 @@ async def test_the_same_worker_claims_them_again_as_the_same_try(factory: Factor
 
 async def test_another_worker_waits_for_the_lease(factory: Factory) -> None:
     await unanswered(factory, claimer(), lambda: factory.rows(2), 2)
-    async with connected(factory.uri) as connection:
+    async with await db.connect(factory.uri, "claimer") as connection:
         assert await claimer("another").take(connection, 5) == []
 
 
@@ -76,7 +66,7 @@ async def test_once_the_lease_is_over_the_claim_counts_as_lost(factory: Factory)
     [id_] = await unanswered(factory, claims, lambda: factory.rows(1), 1)
     over = "SELECT lease_until < clock_timestamp() FROM pillarbox.queue"
     await eventually(lambda: factory.one(over), "the lease is over")
-    async with connected(factory.uri) as connection:
+    async with await db.connect(factory.uri, "claimer") as connection:
         assert [c.id for c in await claims.take(connection, 5)] == [id_]
     assert [(row.retry_count, row.lost_count) for row in factory.queue(id_)] == [(2, 1)]
     assert [row.outcome for row in factory.attempts()] == ["lease_expired"]
@@ -86,7 +76,7 @@ async def test_mail_that_was_put_on_hold_meanwhile_is_not_claimed(factory: Facto
     claims = claimer()
     held, due = await unanswered(factory, claims, lambda: factory.rows(2), 2)
     factory.move([held], "HOLD")
-    async with connected(factory.uri) as connection:
+    async with await db.connect(factory.uri, "claimer") as connection:
         assert [c.id for c in await claims.take(connection, 5)] == [due]
 
 
@@ -101,7 +91,7 @@ async def test_mail_that_was_lost_before_is_counted_lost_once(factory: Factory) 
     claims = claimer()
     [id_] = await unanswered(factory, claims, lost, 1)
     claims.start_over()
-    async with connected(factory.uri) as connection:
+    async with await db.connect(factory.uri, "claimer") as connection:
         assert [c.id for c in await claims.take(connection, 5)] == [id_]
     assert [(row.retry_count, row.lost_count) for row in factory.queue(id_)] == [(2, 1)]
     assert [row.outcome for row in factory.attempts()] == ["lease_expired"]
@@ -110,7 +100,10 @@ async def test_mail_that_was_lost_before_is_counted_lost_once(factory: Factory) 
 async def test_a_refused_claim_took_nothing(factory: Factory) -> None:
     """PostgreSQL has answered, so the next claim asks for no token."""
     claims = claimer()
-    async with connected(factory.uri) as connection, connected(factory.uri) as other:
+    async with (
+        await db.connect(factory.uri, "claimer") as connection,
+        await db.connect(factory.uri, "claimer") as other,
+    ):
         await connection.execute("SET statement_timeout = 1")
         async with other.transaction():
             await other.execute("LOCK TABLE pillarbox.queue IN ACCESS EXCLUSIVE MODE")
