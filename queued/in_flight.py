@@ -4,7 +4,8 @@ Owns: what is in flight with the end of each lease, the heartbeat that puts it o
     given back as if never claimed, and parked until a time; the two events that a claim waits for, room and mail.
 Guarantees: what waits for a body, a turn, or its result to be recorded keeps its lease as much as what is being sent.
     Parking goes in groups and is tried again through an outage; a recipient stays in flight until it is parked: no
-    other worker has it meanwhile. Neither way back counts as a try.
+    other worker has it meanwhile. Neither way back counts as a try. What returns to the queue is claimed when it is
+    due, although the worker was waiting for mail already.
 See: sql/queries/delivery/claim.sql, claim_park_if_ours; sql/README.md, "Claims".
 """
 
@@ -214,6 +215,14 @@ class InFlight:
         self._claimer.start_over()
         self.due.set()
 
+    def due_again(self, seconds: float) -> None:
+        """Mail that was in flight falls due in so many seconds: have it claimed then.
+
+        The dispatcher may have looked when the next mail is due before this was in the queue, and waits for longer.
+        """
+        if seconds < self._settings.poll.total_seconds():  # or it looks once more before that
+            asyncio.get_running_loop().call_later(max(seconds, 0.0), self.due.set)
+
     def late(self, seconds: float) -> set[int]:
         """The ids whose lease ends within so many seconds: the next claim is to leave them out."""
         near = monotonic() + seconds
@@ -295,7 +304,7 @@ class InFlight:
             await self._to_park.wait()
             if len(self._parking) < _FEW and not self.stopping:
                 await asyncio.sleep(_COMPANY)
-            group = self._group()
+            group, began = self._group(), monotonic()
             done, left = group, list[_Parked]()
             self._being_parked = len(group)
             try:
@@ -318,6 +327,7 @@ class InFlight:
                 await asyncio.sleep(_FIRST_PAUSE)
             if done:
                 self.leave([p.claimed for p in done])
+                self.due_again(min(p.seconds - (began - p.since) for p in done))
             self._being_parked = 0
             if not self._parking:
                 self._to_park.clear()

@@ -65,6 +65,9 @@ class Holder(Protocol):
     def recorded(self, claimed: Sequence[Claimed]) -> None:
         """The results of these are recorded."""
 
+    def due_again(self, seconds: float) -> None:
+        """Some of them are tried again in so many seconds."""
+
 
 class Recorder:
     """Records results in groups over the pool."""
@@ -236,6 +239,8 @@ class Recorder:
         self._doubtful.difference_update(map(_key, group))
         if self._in_flight is not None:
             self._in_flight.recorded([result.claimed for result in group])
+            if again := [(r.next_retry - r.claimed.now()).total_seconds() for r in group if r.next_retry is not None]:
+                self._in_flight.due_again(min(again))
         self._minimal.difference_update(map(_key, group))
         if not self._backlog:
             self._recorded.set()
