@@ -145,9 +145,12 @@ SELECT id, messages__id, actionid, ts, senderlocalpart, senderdomain, recipientl
 --
 -- A row that somebody else has locked (an operator in the middle of a hold) stays ours for as long as its lease says, but is
 -- passed over: waiting for it would let all the other leases run out.
--- {among} says in which partitions they are looked for (queued/claiming/leaves.py).
+-- {among} says in which partitions they are looked for (queued/claiming/leaves.py). generate_series: see
+-- result_record_if_claimed, here as in the statements below.
 WITH hand AS (
-    SELECT * FROM unnest(%(ids)s::bigint[], %(messages)s::uuid[], %(tokens)s::bigint[]) AS h(id, message, token)
+    SELECT id, message, token
+      FROM ROWS FROM (unnest(%(ids)s::bigint[], %(messages)s::uuid[], %(tokens)s::bigint[]), generate_series(1, cardinality(%(ids)s::bigint[])))
+           AS h(id, message, token, number)
 ), free AS MATERIALIZED (
     SELECT q.id, q.token FROM pillarbox.queue q JOIN hand h ON h.id = q.id AND h.message = q.messages__id AND h.token = q.token
      WHERE q.id = ANY(%(ids)s::bigint[]) AND {among}
@@ -156,8 +159,8 @@ WITH hand AS (
 ), extended AS (
     UPDATE pillarbox.queue q
        SET lease_until = coalesce(%(now)s::timestamptz, now()) + %(lease)s
-      FROM free f
-     WHERE q.id = ANY(%(ids)s::bigint[]) AND {among} AND q.id = f.id AND q.token = f.token
+      FROM hand h
+     WHERE q.id = ANY(ARRAY(SELECT f.id FROM free f)) AND {among} AND q.id = h.id AND q.token = h.token
     RETURNING q.id, q.token
 )
 SELECT q.id, q.token, (q.id, q.token) IN (SELECT e.id, e.token FROM extended e) AS extended
@@ -189,8 +192,9 @@ SELECT extract(epoch FROM min(earliest) - coalesce(%(now)s::timestamptz, now()))
 -- A row that somebody else has locked is passed over; the caller comes again.
 -- {among} says in which partitions they are looked for (queued/claiming/leaves.py).
 WITH hand AS (
-    SELECT * FROM unnest(%(ids)s::bigint[], %(messages)s::uuid[], %(tokens)s::bigint[], %(seconds)s::float8[], %(reasons)s::text[])
-        AS h(id, message, token, seconds, reason)
+    SELECT id, message, token, seconds, reason
+      FROM ROWS FROM (unnest(%(ids)s::bigint[], %(messages)s::uuid[], %(tokens)s::bigint[], %(seconds)s::float8[], %(reasons)s::text[]),
+                      generate_series(1, cardinality(%(ids)s::bigint[]))) AS h(id, message, token, seconds, reason, number)
 ), free AS MATERIALIZED (
     SELECT q.id, q.token FROM pillarbox.queue q JOIN hand h ON h.id = q.id AND h.message = q.messages__id AND h.token = q.token
      WHERE q.id = ANY(%(ids)s::bigint[]) AND {among}
@@ -201,8 +205,8 @@ UPDATE pillarbox.queue q
    SET token = NULL, worker = NULL, lease_until = NULL, retry_count = q.retry_count - 1,
        next_retry = coalesce(%(now)s::timestamptz, now()) + make_interval(secs => h.seconds),
        last_error = CASE WHEN q.last_error IS NULL OR q.last_error LIKE 'waiting: %%' THEN 'waiting: ' || h.reason ELSE q.last_error END
-  FROM free f JOIN hand h ON h.id = f.id AND h.token = f.token
- WHERE q.id = ANY(%(ids)s::bigint[]) AND {among} AND q.id = f.id AND q.token = f.token
+  FROM hand h
+ WHERE q.id = ANY(ARRAY(SELECT f.id FROM free f)) AND {among} AND q.id = h.id AND q.token = h.token
 RETURNING q.id, h.token
 
 -- name: claim_probe
@@ -217,7 +221,8 @@ SELECT FROM pillarbox.queue WHERE status = 'DELIVER' AND ({where}) LIMIT 0
 -- {among} says in which partitions they are looked for (queued/claiming/leaves.py).
 UPDATE pillarbox.queue q
    SET token = NULL, worker = NULL, lease_until = NULL, retry_count = q.retry_count - 1
-  FROM unnest(%(ids)s::bigint[], %(messages)s::uuid[], %(tokens)s::bigint[]) AS h(id, message, token)
+  FROM ROWS FROM (unnest(%(ids)s::bigint[], %(messages)s::uuid[], %(tokens)s::bigint[]), generate_series(1, cardinality(%(ids)s::bigint[])))
+       AS h(id, message, token, number)
  WHERE q.id = ANY(%(ids)s::bigint[]) AND {among} AND q.id = h.id AND q.messages__id = h.message AND q.token = h.token
 RETURNING q.id, h.token
 
