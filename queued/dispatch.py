@@ -47,6 +47,8 @@ _CEILING, _HIGHEST = 0.5, 5.0
 _A_SECOND: Final = 0.01  # of it, for each recipient that is sent in a second
 _MOST: Final = 0.5  # of the claim was parked
 _NEARLY_ALL: Final = 0.9  # of the claim was for such destinations
+# Seconds until a worker without mail asks when the next is due: where mail flows, more has come by then.
+_SOON: Final = 0.05
 # Without room to claim, or for bodies, for so many seconds, the worker ends stalled attempts.
 _STARVED: Final = 5.0
 
@@ -178,6 +180,7 @@ class Dispatcher:
 
     async def _wait_for_mail(self) -> None:
         """Until a wake-up, the next due time or the poll interval."""
+        await _rest(self.due, _SOON)
         if self.due.is_set():
             return
         try:

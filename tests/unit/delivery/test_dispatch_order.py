@@ -149,3 +149,17 @@ async def test_a_worker_without_room_for_long_claims_what_fits(monkeypatch: pyte
     async with asyncio.timeout(PATIENCE):
         queue = await _ran([[100]], 1, Starved, counted=990)
     assert queue.did[:2] == ["relieve", "claim 10"]
+
+
+async def test_where_mail_comes_in_moments_the_next_due_time_is_not_asked_for() -> None:
+    class Flowing(_Queue):
+        async def take(self, connection: object, limit: int, besides: object) -> list[Any]:
+            asyncio.get_running_loop().call_later(0.01, self.dispatcher.due.set)
+            return await super().take(connection, limit, besides)
+
+        async def until_due(self, _: object) -> float:
+            raise AssertionError("the next due time was asked for")
+
+    async with asyncio.timeout(PATIENCE):
+        queue = await _ran([[100], [101], [102]], 3, Flowing)
+    assert queue.did.count("claim 100") == 3
