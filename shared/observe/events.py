@@ -119,8 +119,11 @@ def quote(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3f}"
     text = in_words(value) if isinstance(value, BaseException) else str(value)
-    if text.isprintable() and _PLAIN.fullmatch(text):
-        return text
+    if text.isprintable():
+        if _PLAIN.fullmatch(text):
+            return text
+        if '"' not in text and "\\" not in text:
+            return f'"{text}"'
     escaped = "".join(
         c if c.isprintable() and c not in '"\\' else c.encode("unicode_escape").decode() if c != '"' else '\\"'
         for c in text
