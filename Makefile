@@ -1,6 +1,6 @@
 # Pillarbox: the commands for development. Needs make, git and a Python; the rest is installed into .venv and .tools.
 .DEFAULT_GOAL := help
-.PHONY: help install demo up bench bench-accounts bench-analytics bench-core bench-smtpd bench-flow bench-http bench-poisoned bench-web bench-webhooks attack chaos chaos-apart chaos-mutants soak test test-all test-fast test-web test-operators test-postgres15 check format lock java package-test compose-test systemd-test docs sbom audit deb peers clean ready-demo ready-test ready-docs
+.PHONY: help install demo up bench bench-accounts bench-analytics bench-core bench-smtpd bench-flow bench-http bench-long-queue bench-poisoned bench-web bench-webhooks attack chaos chaos-apart chaos-mutants soak test test-all test-fast test-web test-operators test-postgres15 check format lock java package-test compose-test systemd-test docs sbom audit deb peers clean ready-demo ready-test ready-docs
 
 PY := .venv/bin/python
 PYTEST := JAVA_HOME="$(CURDIR)/.tools/java" $(PY) -m pytest
@@ -55,6 +55,10 @@ bench-poisoned: ready-test  ## measure the delay of healthy mail beside 10,000 d
 
 bench-http: ready-demo  ## measure sending by HTTP, compared with SMTP into the same queue
 	@$(PY) -m scripts.bench.http $(ARGS)
+
+bench-long-queue: ready-test  ## measure mail and commands beside ten million recipients that wait
+	@$(PY) -m scripts.dev.peers || true
+	@$(PY) -m scripts.bench.long_queue $(ARGS)
 
 bench-web: ready-test  ## measure the console over a million queued recipients, in Chromium, and what 50 viewers cost delivery
 	@$(PY) -m scripts.bench.web $(ARGS)

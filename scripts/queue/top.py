@@ -1,7 +1,8 @@
 """top — `pillarbox queue top`: the queue as it changes, until Ctrl-C
 
 Owns: the live table: states, the fullest destinations, and the changes of both since the last reading.
-Guarantees: reads only, one query at a time, at most one in `--every`. In a pipe or a file each look is printed at once.
+Guarantees: reads only, the queue once for each look, at most one look in `--every`. In a pipe or a file each look is
+    printed at once.
 """
 
 from __future__ import annotations
@@ -49,8 +50,7 @@ def top(options: argparse.Namespace) -> int:
                 if looks:
                     await asyncio.sleep(every)
                 looks += 1
-                states = await _grouped(connection, options, "q.state", 10)
-                fullest = await _grouped(connection, options, "q.recipientdomain", options.limit)
+                states, fullest = await _counted(connection, options)
                 if options.json:
                     figures = {"states": _numbers(states), "destinations": _numbers(fullest)}
                     records.one(figures)
@@ -61,21 +61,23 @@ def top(options: argparse.Namespace) -> int:
                 else:  # every look is printed, at its full width
                     print(*(table.plain for table in tables), sep="\n")
                 looked = (("state", states), ("destination", fullest))
-                before = {(head, row.value[0]): row.recipients for head, rows in looked for row in rows}
+                before = {(head, row.value): row.recipients for head, rows in looked for row in rows}
 
     run(options, watch)
     return 0
 
 
-async def _grouped(
-    connection: database.Connection, options: argparse.Namespace, column: str, limit: int
-) -> list[database.Row]:
+async def _counted(
+    connection: database.Connection, options: argparse.Namespace
+) -> tuple[list[database.Row], list[database.Row]]:
+    """The states, and the fullest destinations."""
     asking = await asked(connection, options.condition)
-    return await asking.fetch(connection, "queue_group", columns=column, limit=limit)
+    rows = await asking.fetch(connection, "queue_top", limit=options.limit)
+    return [row for row in rows if row.is_state], [row for row in rows if not row.is_state]
 
 
 def _numbers(rows: list[database.Row]) -> dict[str, int]:
-    return {row.value[0]: row.recipients for row in rows}
+    return {row.value: row.recipients for row in rows}
 
 
 def _table(head: str, rows: list[database.Row], before: dict[tuple[str, str], int]) -> Text:
@@ -86,10 +88,10 @@ def _table(head: str, rows: list[database.Row], before: dict[tuple[str, str], in
     )
 
     def cells(row: database.Row) -> tuple[object, ...]:
-        known = before.get((head, row.value[0]))
+        known = before.get((head, row.value))
         change = None if known is None else row.recipients - known
         return (
-            row.value[0],
+            row.value,
             row.recipients,
             None if change is None else f"{change:+}",
             f"{row.bytes / 2**20:.1f}",

@@ -196,6 +196,20 @@ SELECT q.id, coalesce(q.lease_until > %(now)s, false) AS sending
  LIMIT %(batch)s::bigint
    FOR NO KEY UPDATE
 
+-- name: queue_top
+-- Recipients that fit a condition by state, and by destination the `limit` fullest, in one reading of the queue.
+WITH counted AS (
+    SELECT coalesce(q.state, q.recipientdomain) AS value, grouping(q.state) = 0 AS is_state, count(*) AS recipients,
+           coalesce(sum(q.size), 0)::bigint AS bytes, min(q.ts) AS oldest
+      FROM pillarbox.queue_state q
+     WHERE {condition}
+     GROUP BY GROUPING SETS ((q.state), (q.recipientdomain))
+)
+(SELECT * FROM counted WHERE is_state)
+ UNION ALL
+(SELECT * FROM counted WHERE NOT is_state ORDER BY recipients DESC, value LIMIT %(limit)s::bigint)
+ ORDER BY is_state DESC, recipients DESC, value
+
 -- name: queue_trace
 -- Everything that ever happened to these messages, for each recipient in the order it happened.
 -- The archive is read once: to plan a look into each of its days is what takes most of the time.

@@ -75,6 +75,40 @@ SELECT (SELECT count(*) FROM pillarbox.queue WHERE next_retry <= now()) AS waiti
 -- How many locks there are at this moment.
 SELECT count(*) AS locks FROM pg_locks
 
+-- name: bench_long_delivered
+-- How many recipients of these domains that came since then have their result, and their percentiles of milliseconds until then.
+SELECT count(*) AS recipients, coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY took), 0) AS p50,
+       coalesce(percentile_cont(0.99) WITHIN GROUP (ORDER BY took), 0) AS p99
+  FROM (SELECT (extract(epoch FROM finished - ts) * 1000)::float8 AS took FROM pillarbox.archive
+         WHERE finished >= %(since)s::timestamptz AND ts >= %(since)s::timestamptz AND result = 'success'
+           AND recipientdomain = ANY (%(domains)s::text[])) AS each
+
+-- name: bench_long_fill
+-- Queues recipients of a message each that wait: of `total` over three days, a third of them of one domain, a fiftieth on hold, a
+-- fifth never tried; due in one hour at the earliest, over a day.
+WITH each AS MATERIALIZED (
+    SELECT n, gen_random_uuid() AS id, now() - make_interval(secs => 259200.0 * (1 - n::float8 / %(total)s::bigint)) AS at
+      FROM generate_series(%(begin)s::bigint + 1, %(most)s::bigint) AS n
+), body AS (
+    INSERT INTO pillarbox.messages (id, ts, size, content, msgid, subject)
+    SELECT id, at, 600, convert_to(format(E'From: news@sender.example\r\nSubject: News %%s\r\nMessage-ID: <%%s@sender.example>\r\n\r\n%%s\r\n',
+                                          n, n, repeat('x', 500)), 'UTF8'), n || '@sender.example', 'News ' || n
+      FROM each
+)
+INSERT INTO pillarbox.queue (messages__id, status, ts, senderip, serverid, senderhelo, senderlocalpart, senderdomain, recipientlocalpart,
+                             recipientdomain, size, metadata, jobid, retry_count, next_retry, last_retry, last_error)
+SELECT id, CASE WHEN n %% 50 = 0 THEN 'HOLD' ELSE 'DELIVER' END::pillarbox.queue_status, at, '192.0.2.' || n %% 200, 'bench', 'client.example',
+       'news', 'sender' || n %% 40 || '.example', 'r' || n,
+       CASE WHEN n %% 3 = 0 THEN 'big.example' ELSE 'd' || n * 7919 %% 5000 || '.example' END, 600,
+       jsonb_build_object('_partid', (1 + n %% 6)::text)
+           || CASE WHEN n %% 50 = 0 THEN jsonb_build_object('_quarantineid', 'q' || n / 50 %% 5) ELSE '{}' END,
+       'news-' || n * 20 / %(total)s::bigint, CASE WHEN n %% 5 = 0 THEN 0 ELSE 1 + n %% 9 END,
+       now() + make_interval(secs => 3600 + 86400.0 * (n * 104729 %% 100000) / 100000),
+       CASE WHEN n %% 5 > 0 THEN now() - interval '10 minutes' END,
+       (ARRAY['450 4.7.1 Greylisted, try again later', 'connect to 192.0.2.9:25: timed out', '421 4.3.2 Service unavailable',
+              '452 4.2.2 Mailbox full: r' || n])[n %% 5]
+  FROM each
+
 -- name: bench_messages
 -- Bodies to be sent, written without the spool.
 INSERT INTO pillarbox.messages (id, size, content)
