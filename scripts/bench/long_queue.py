@@ -94,15 +94,15 @@ async def _measure(options: argparse.Namespace) -> str:
         await _mail(ours, options.rate, 5)  # warms up
         spans["empty queue"] = await _mail(ours, options.rate, options.seconds)
         await _fill(ours, options.recipients)
-        spans["nothing comes"] = await _idle(ours, options.seconds)
+        idle = {"long queue": await _idle(ours, options.seconds)}
         spans["long queue"] = await _mail(ours, options.rate, options.seconds)
-        _table("mail", spans)
         commands = {}
         for words in _COMMANDS:
             commands[words] = {"s": await _command(options.var, words)}
             _progress(f"pillarbox {words}: {commands[words]['s']:.1f} s")
         spans["after the commands"] = await _mail(ours, options.rate, options.seconds)
     _table("mail", spans)
+    _table("no mail, of one processor", idle)
     _table("commands", commands)
     ratio = {name: spans["long queue"][name] / spans["empty queue"][name] for name in ("p99 ms", "PostgreSQL ms")}
     return (
