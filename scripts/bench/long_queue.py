@@ -16,7 +16,7 @@ import asyncio
 import sys
 from functools import partial
 from pathlib import Path
-from time import monotonic, perf_counter
+from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
@@ -27,8 +27,8 @@ from scripts.bench.core.server import content
 from scripts.bench.flow import ours as whole
 from scripts.bench.sink import sink
 from scripts.bench.smtpd.cpu import each
-from scripts.bench.smtpd.load import connected
-from scripts.bench.source import DOMAINS, SENDER
+from scripts.bench.smtpd.load import paced
+from scripts.bench.source import DOMAINS
 from scripts.scratch_var import emptied
 from shared.errors import PillarboxError
 from shared.postgres import database
@@ -68,7 +68,7 @@ _COMMANDS: Final = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and print two tables and a line; the exit status."""
+    """Measure, and print three tables and a line; the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m scripts.bench.long_queue", description="Measure mail and commands beside a long queue."
     )
@@ -115,27 +115,9 @@ async def _mail(ours: Ours, rate: float, seconds: float) -> dict[str, float]:
     """Mail at this rate for so long: milliseconds until its result, and of processor time a message."""
     [began] = await database.fetch(ours.connection, "doctor_clock")
     before, count = ours.spent(), int(rate * seconds)
-    slots: asyncio.Queue[int | None] = asyncio.Queue()
-    text = content(_SIZE) + b".\r\n"
-
-    async def session() -> None:
-        async with connected(ours.port) as peer:
-            while (number := await slots.get()) is not None:
-                await peer.say(f"MAIL FROM:<{SENDER}>", 250)
-                await peer.say(f"RCPT TO:<n{number}@{DOMAINS[number % len(DOMAINS)]}>", 250)
-                await peer.say("DATA", 354)
-                peer.writer.write(text)
-                await peer.hear(250)
-
-    async with asyncio.timeout(_PATIENCE), asyncio.TaskGroup() as group:
-        for _ in range(_SESSIONS):
-            group.create_task(session())
-        start = perf_counter()
-        for number in range(count):
-            await asyncio.sleep(max(0.0, start + number / rate - perf_counter()))
-            slots.put_nowait(number)
-        for _ in range(_SESSIONS):
-            slots.put_nowait(None)
+    recipients = [f"n{number}@{DOMAINS[number % len(DOMAINS)]}" for number in range(count)]
+    async with asyncio.timeout(_PATIENCE):
+        await paced(ours.port, recipients, rate, _SESSIONS, content(_SIZE) + b".\r\n")
     deadline = monotonic() + _PATIENCE
     while True:
         [row] = await database.fetch(ours.connection, "bench_long_delivered", since=began.at, domains=list(DOMAINS))

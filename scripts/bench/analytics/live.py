@@ -22,7 +22,6 @@ from scripts.bench.book import percentiles
 from scripts.bench.core.server import content
 from scripts.bench.flow.ours import running
 from scripts.bench.smtpd.load import RECIPIENT, connected
-from scripts.bench.source import SENDER
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
@@ -98,12 +97,7 @@ class Mail:
             while (moment := await due.get()) is not None:
                 await asyncio.sleep(max(0.0, moment - perf_counter()))
                 number = next(self.numbers)
-                await peer.say(f"MAIL FROM:<{SENDER}>", 250)
-                await peer.say(f"RCPT TO:<{RECIPIENT}>", 250)
-                await peer.say("DATA", 354)
-                peer.writer.write(_MARK + str(number).encode() + b"\r\n" + body)
-                await peer.hear(250)
-                self.accepted[number] = perf_counter()
+                self.accepted[number] = await peer.submit(RECIPIENT, _MARK + str(number).encode() + b"\r\n" + body)
 
     async def run(self, port: int, moments: list[float]) -> Look:
         """Submit a message at each of these moments, and wait until all are delivered."""

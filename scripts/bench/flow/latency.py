@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 from scripts.bench.core.server import content
 from scripts.bench.smtpd.load import connected
-from scripts.bench.source import SENDER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -74,12 +73,7 @@ async def first_octets(port: int, hop: NextHop, messages: int, recipients: tuple
     async with connected(port) as peer:
         for number in range(messages + 1):
             hop.done.clear()
-            await peer.say(f"MAIL FROM:<{SENDER}>", 250)
-            await peer.say(f"RCPT TO:<{recipients[number % len(recipients)]}>", 250)
-            await peer.say("DATA", 354)
-            peer.writer.write(text)
-            await peer.hear(250)
-            heard = perf_counter()
+            heard = await peer.submit(recipients[number % len(recipients)], text)
             await asyncio.wait_for(hop.done.wait(), _PATIENCE)
             if number:  # the first one warms up
                 seconds.append(max(0.0, hop.began - heard))

@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from time import monotonic, perf_counter
+from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from scripts.bench import run
@@ -26,7 +26,7 @@ from scripts.bench.book import Book
 from scripts.bench.core.server import LEAVES, PARTITIONS, content
 from scripts.bench.flow.ours import running
 from scripts.bench.poisoned.strangers import outside
-from scripts.bench.smtpd.load import connected, raise_open_files
+from scripts.bench.smtpd.load import paced, raise_open_files
 from scripts.scratch_var import emptied
 from shared.errors import PillarboxError
 from shared.mail.message import new_message_id
@@ -47,7 +47,6 @@ _SESSIONS: Final = 20
 _SIZE: Final = 4096
 _PATIENCE: Final = 120.0
 _LOOK: Final = 0.1
-_SENDER: Final = "source@pillarbox.example"
 _TABLE: Final = "healthy mail, from smtpd's 250 to the next hop's, ms"
 _QUIETLY: Final = "alone"
 #: Domain names; # is replaced by a number.
@@ -144,39 +143,19 @@ class Healthy:
 
     async def send(self, seconds: float) -> dict[str, float]:
         """Send at a fixed rate for `seconds`; percentiles in milliseconds, and the rate."""
-        there, accepted = self._there, dict[bytes, float]()
+        there, first, count = self._there, self._number + 1, int(seconds * _RATE)
         there.arrived.clear()
-        slots: asyncio.Queue[bytes | None] = asyncio.Queue()
-        count = int(seconds * _RATE)
-        text = content(_SIZE) + b".\r\n"
-
-        async def session() -> None:
-            async with connected(self._ours.port) as peer:
-                while (recipient := await slots.get()) is not None:
-                    await peer.say(f"MAIL FROM:<{_SENDER}>", 250)
-                    await peer.say(f"RCPT TO:<{recipient.decode()}>", 250)
-                    await peer.say("DATA", 354)
-                    peer.writer.write(text)
-                    await peer.hear(250)
-                    accepted[recipient] = perf_counter()
-
-        async with asyncio.timeout(_PATIENCE), asyncio.TaskGroup() as group:
-            for _ in range(_SESSIONS):
-                group.create_task(session())
-            began = perf_counter()
-            for number in range(count):
-                await asyncio.sleep(max(0.0, began + number / _RATE - perf_counter()))
-                self._number += 1
-                slots.put_nowait(f"h{self._number}@good{self._number % _DOMAINS}.test".encode())
-            for _ in range(_SESSIONS):
-                slots.put_nowait(None)
-        rate = count / (perf_counter() - began)
+        self._number += count
+        recipients = [f"h{number}@good{number % _DOMAINS}.test" for number in range(first, first + count)]
+        async with asyncio.timeout(_PATIENCE):
+            accepted, lasted = await paced(self._ours.port, recipients, _RATE, _SESSIONS, content(_SIZE) + b".\r\n")
+        rate = count / lasted
         deadline = monotonic() + _PATIENCE
         while len(there.arrived) < count:
             if monotonic() > deadline:
                 raise PillarboxError(f"{count - len(there.arrived)} of {count} healthy messages did not arrive")
             await asyncio.sleep(_LOOK)
-        took = sorted(max(0.0, there.arrived[recipient] - at) * 1000 for recipient, at in accepted.items())
+        took = sorted(max(0.0, there.arrived[recipient.encode()] - at) * 1000 for recipient, at in accepted.items())
         return {"p50": took[len(took) // 2], "p99": took[len(took) * 99 // 100], "messages/s": rate}
 
 

@@ -21,7 +21,7 @@ from scripts.bench.source import DOMAINS, SENDER, submit
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
 RECIPIENT: Final = f"sink@{DOMAINS[0]}"
 _PATIENCE: Final = 300.0  # seconds that a burst may take
@@ -70,6 +70,30 @@ async def final_replies(port: int, burst: Burst) -> list[float]:
     return sorted(seconds)
 
 
+async def paced(
+    port: int, recipients: Sequence[str], rate: float, sessions: int, text: bytes
+) -> tuple[dict[str, float], float]:
+    """A message to each of these at `rate` a second: when each was answered 250, and the seconds that all took."""
+    accepted: dict[str, float] = {}
+    slots: asyncio.Queue[str | None] = asyncio.Queue()
+
+    async def session() -> None:
+        async with connected(port) as peer:
+            while (recipient := await slots.get()) is not None:
+                accepted[recipient] = await peer.submit(recipient, text)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(sessions):
+            group.create_task(session())
+        began = perf_counter()
+        for number, recipient in enumerate(recipients):
+            await asyncio.sleep(max(0.0, began + number / rate - perf_counter()))
+            slots.put_nowait(recipient)
+        for _ in range(sessions):
+            slots.put_nowait(None)
+    return accepted, perf_counter() - began
+
+
 def raise_open_files() -> None:
     """Raise the limit of open files to its maximum: each session needs one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -99,6 +123,15 @@ class Peer:
             allowed = " or ".join(map(str, wanted))
             raise PillarboxError(f"{self.said or 'connection'}: the reply is {line!r}; allowed: {allowed}")
         return code
+
+    async def submit(self, recipient: str, text: bytes) -> float:
+        """A message from SENDER, `text` with its final dot; the moment of its 250, as perf_counter has it."""
+        await self.say(f"MAIL FROM:<{SENDER}>", 250)
+        await self.say(f"RCPT TO:<{recipient}>", 250)
+        await self.say("DATA", 354)
+        self.writer.write(text)
+        await self.hear(250)
+        return perf_counter()
 
 
 @asynccontextmanager

@@ -25,6 +25,7 @@ from shared.config.queued.settings import Claim
 from shared.postgres import database as db
 from shared.postgres.queries import where_query
 from tests.fixtures.database.factory import Factory
+from tests.fixtures.database.plans import nodes
 from tests.fixtures.database.results import DELIVERED, WORKER, finished
 
 if TYPE_CHECKING:
@@ -108,12 +109,6 @@ async def _pages(connection: db.Connection) -> int:
     )
     [[pages]] = await cursor.fetchall()
     return int(pages)
-
-
-def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for below in plan.get("Plans", []):
-        yield from nodes(below)
 
 
 @asynccontextmanager

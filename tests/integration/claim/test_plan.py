@@ -16,6 +16,7 @@ from psycopg.rows import namedtuple_row
 from queued.claiming.claim import NO_FLOORS, NOTHING_LOST
 from shared.postgres.queries import where_query
 from tests.fixtures.database.factory import Factory
+from tests.fixtures.database.plans import nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,12 +80,6 @@ def explain(factory: Factory, name: str, where: str, mode: str, floor: str | Non
     [[[plan]]] = factory.sql(f"EXPLAIN (FORMAT JSON) EXECUTE asked ({', '.join(values[n] for n in names)})")
     found: dict[str, Any] = plan["Plan"]
     return found
-
-
-def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for below in plan.get("Plans", []):
-        yield from nodes(below)
 
 
 def due_indexes(factory: Factory) -> set[str]:

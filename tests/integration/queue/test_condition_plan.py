@@ -19,6 +19,7 @@ from operate.condition.compile import compiled
 from shared.config.condition.read import read
 from shared.postgres.queries import filled_query
 from tests.fixtures.database.factory import Factory
+from tests.fixtures.database.plans import nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,12 +57,6 @@ def long(server: ServerUnderTest, template_database: str) -> Iterator[Factory]:
         factory.sql("ANALYZE pillarbox.queue")
         factory.sql("ANALYZE pillarbox.messages")
         yield factory
-
-
-def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for below in plan.get("Plans", []):
-        yield from nodes(below)
 
 
 def looked_at(factory: Factory, condition: str) -> tuple[set[str], set[str]]:

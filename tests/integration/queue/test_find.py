@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import smtplib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from shared.postgres.queries import query
 from tests.fixtures.daemons.serving import serving
 from tests.fixtures.database.operating import Pillarbox
+from tests.fixtures.database.plans import nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.fixtures.database.factory import Factory
 
 MSGID = "20261124.1(2)@mail.example"
@@ -129,9 +128,3 @@ def test_a_message_id_is_found_by_one_lookup_a_day(factory: Factory, *, analyzed
     assert sum(each["Actual Rows"] for each in read) == 1
     blocks = sum(each.get("Shared Hit Blocks", 0) + each.get("Shared Read Blocks", 0) for each in read)
     assert blocks <= 3 * rows
-
-
-def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for below in plan.get("Plans", []):
-        yield from nodes(below)

@@ -18,10 +18,9 @@ from operate.queue.act import Done, same_ids
 from shared.errors import PillarboxError
 from shared.postgres import database, timeline
 from shared.postgres.queries import query
+from tests.fixtures.database.plans import nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.database.operating import Pillarbox
 
@@ -462,10 +461,3 @@ def test_undoing_a_batch_reads_that_batch_and_not_the_whole_command(factory: Fac
     removed = sum(value for name, value in found.items() if name.startswith("Rows Removed"))
     assert plan["Plan"]["Actual Rows"] == 500
     assert (found["Actual Rows"] + removed) * found["Actual Loops"] == 500
-
-
-def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """A plan and all below it."""
-    yield plan
-    for each in plan.get("Plans", []):
-        yield from nodes(each)

@@ -22,12 +22,10 @@ from shared.config.queued.settings import Claim
 from shared.postgres import database
 from shared.postgres.array_text import numbers, texts
 from shared.postgres.queries import filled_query, numbered
-from tests.fixtures.database.results import DELIVERED as SENT
-from tests.fixtures.database.results import WORKER, deferred, finished
+from tests.fixtures.database.plans import nodes
+from tests.fixtures.database.results import DELIVERED, WORKER, deferred, finished
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from queued.values import Claimed
     from tests.fixtures.database.factory import Factory
 
@@ -36,7 +34,7 @@ AGAIN = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 def _recorded(claimed: list[Claimed], *, again: bool) -> dict[str, Any]:
-    results = [deferred(c, AGAIN) if again else finished(c, SENT, "success") for c in claimed]
+    results = [deferred(c, AGAIN) if again else finished(c, DELIVERED, "success") for c in claimed]
     return {"worker": WORKER} | _results(results) | _notices(results, lambda _: True)
 
 
@@ -49,12 +47,6 @@ STATEMENTS = {
     ),
     "claim_release_if_ours": fence,
 }
-
-
-def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for below in plan.get("Plans", []):
-        yield from nodes(below)
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)
