@@ -1,6 +1,6 @@
 """test_yaml_source — YAML becomes plain values with lines, or one clear line for each problem
 
-Owns: examples for shared.config.yaml_source, on real files in a temporary folder.
+Owns: examples for shared.config.yaml_source, on real files in a temporary folder, by libyaml and without it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from shared.config.yaml_source import MOST_BYTES, YamlSource, load_yaml
 from shared.errors import ConfigError
@@ -34,8 +35,9 @@ class Folder:
         return str(refused.value).replace(str(self.file), "x.yaml").split("\n")
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Folder:
+@pytest.fixture(params=[True, False], ids=["libyaml", "pyyaml"])
+def folder(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    monkeypatch.setattr(yaml, "__with_libyaml__", yaml.__with_libyaml__ and request.param)
     return Folder(tmp_path / "x.yaml")
 
 
