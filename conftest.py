@@ -60,7 +60,7 @@ pytest_plugins = [
     "tests.fixtures.heard",
     "tests.fixtures.queue.hooked",
     "tests.fixtures.peers.hooks",
-    "tests.fixtures.database.lake",
+    "tests.fixtures.analytics.lake",
     "tests.fixtures.daemons.line_fuzz",
     "tests.fixtures.daemons.logs",
     "tests.fixtures.database.logins",
@@ -68,11 +68,11 @@ pytest_plugins = [
     "tests.fixtures.peers.peers",
     "tests.fixtures.peers.pooler",
     "tests.fixtures.peers.postfix",
-    "tests.fixtures.database.postgres",
-    "tests.fixtures.database.chaos_server",  # after postgres, which it imports
+    "tests.fixtures.servers.postgres",
+    "tests.fixtures.servers.chaos_server",  # after postgres, which it imports
     "tests.fixtures.database.reviewing",
     "tests.fixtures.peers.rspamd",
-    "tests.fixtures.database.spark",
+    "tests.fixtures.analytics.spark",
     "tests.fixtures.daemons.submit",
     "tests.fixtures.daemons.system",
 ]

@@ -21,7 +21,7 @@ from shared.postgres.embedded import embedded
 from shared.postgres.migrate import migrate
 from tests.fixtures.daemons.dispatching import dispatching
 from tests.fixtures.daemons.serving import Dialogue, serving
-from tests.fixtures.database.postgres import temporary_var
+from tests.fixtures.servers.postgres import temporary_var
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from scripts.analytics.lake import catalog
-from tests.fixtures.database.lake import exported, late
+from tests.fixtures.analytics.lake import exported, late
 
 if TYPE_CHECKING:
     from scripts.analytics.lake.catalog import Lake

@@ -21,7 +21,7 @@ from operate.erase import Person
 from scripts.analytics.lake import catalog, unreferenced
 from scripts.commands import erase
 from shared.postgres import acting, database
-from tests.fixtures.database.lake import ask, exported, in_lake, known, same, today
+from tests.fixtures.analytics.lake import ask, exported, in_lake, known, same, today
 
 if TYPE_CHECKING:
     from collections.abc import Callable

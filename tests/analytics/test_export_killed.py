@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from scripts.analytics.export import command as export
-from tests.fixtures.database.lake import ask, exported, in_lake, known, late, same
+from tests.fixtures.analytics.lake import ask, exported, in_lake, known, late, same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

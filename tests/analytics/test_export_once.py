@@ -19,7 +19,7 @@ from scripts.analytics.lake.faults import LakeFault
 from scripts.analytics.source import portions
 from scripts.analytics.source.columns import ATTEMPTS
 from scripts.analytics.workers import Here
-from tests.fixtures.database.lake import ask, exported, files, in_lake, known, late, same, today
+from tests.fixtures.analytics.lake import ask, exported, files, in_lake, known, late, same, today
 
 if TYPE_CHECKING:
     from pathlib import Path

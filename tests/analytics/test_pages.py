@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fixtures.database.spark import quick_commands
+from tests.fixtures.analytics.spark import quick_commands
 from tests.fixtures.pages.walking import Reader, Walk
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.fixtures.database.postgres import ServerUnderTest
+    from tests.fixtures.servers.postgres import ServerUnderTest
 
 #: An attempt for the stream, which starts ten minutes back.
 _JUST_NOW = """

@@ -10,7 +10,7 @@ from pyiceberg.expressions import visitors
 
 from scripts.analytics.lake import catalog, days, files
 from scripts.analytics.source.columns import ATTEMPTS
-from tests.fixtures.database.lake import in_lake
+from tests.fixtures.analytics.lake import in_lake
 
 if TYPE_CHECKING:
     from pathlib import Path

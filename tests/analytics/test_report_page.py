@@ -20,7 +20,7 @@ from scripts.analytics.report.page import page
 from scripts.analytics.report.sections import SECTIONS, Report
 from scripts.analytics.report.text import as_document, print_tables, written
 from scripts.output.commands import COMMANDS
-from tests.fixtures.database.history import MONDAY
+from tests.fixtures.analytics.history import MONDAY
 from tests.fixtures.peers.chromium import chromium
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,7 +18,7 @@ from scripts.analytics.lake import catalog
 from scripts.analytics.lake.faults import LakeFault
 from scripts.analytics.search import matching, scan
 from shared.config.condition.tree import ConditionError
-from tests.fixtures.database.lake import ask, files, today
+from tests.fixtures.analytics.lake import ask, files, today
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -25,13 +25,13 @@ from tests.chaos import report
 from tests.chaos.arena import CannotRunError
 from tests.chaos.cells import BY_NAME, CELLS
 from tests.chaos.run_cell import run_cell
-from tests.fixtures.database.killable import killable
+from tests.fixtures.servers.killable import killable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.chaos.cells import Cell
-    from tests.fixtures.database.killable import Killable
+    from tests.fixtures.servers.killable import Killable
 
 
 async def run_all(

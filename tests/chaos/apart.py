@@ -24,8 +24,8 @@ from shared.postgres.migrate import migrate
 from tests.chaos import disk, failover, upgrade
 from tests.chaos.cells import SOON
 from tests.chaos.report import MISSING, PAGE
-from tests.fixtures.database.killable import killable
-from tests.fixtures.database.postgres import LEAVES
+from tests.fixtures.servers.killable import killable
+from tests.fixtures.servers.postgres import LEAVES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

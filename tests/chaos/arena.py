@@ -6,7 +6,7 @@ Guarantees: each cell has its own database, on a server of this run that may be 
     are signalled, by id. Both workers serve every partition, so that each takes over from the other.
     This record does not use the history of attempts.
 Raises: CannotRunError when a program or library that the cell needs is missing.
-See: tests/fixtures/daemons/system.py (daemons), tests/fixtures/database/killable.py (server),
+See: tests/fixtures/daemons/system.py (daemons), tests/fixtures/servers/killable.py (server),
     tests/fixtures/peers/proxy.py (network).
 """
 
@@ -35,8 +35,8 @@ from tests.chaos.senders import Load
 from tests.chaos.way_to_sink import WayToSink, leading_to
 from tests.fixtures.daemons.api import Api
 from tests.fixtures.daemons.system import Daemon, System
-from tests.fixtures.database.postgres import LEAVES, ServerUnderTest
 from tests.fixtures.peers.proxy import Proxy, relaying
+from tests.fixtures.servers.postgres import LEAVES, ServerUnderTest
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from tests.chaos.applications.application import Application
     from tests.chaos.applications.listener import Listener
     from tests.chaos.cells import Cell
-    from tests.fixtures.database.killable import Killable
+    from tests.fixtures.servers.killable import Killable
 
 BOX: Final = "slow0.05"  # a peer so slow that some mail is always in flight
 INFLIGHT: Final = 60  # recipients that one worker may have in flight

@@ -4,7 +4,7 @@ Owns: `full_data`, where tables cannot grow, and `full_log`, where the write-ahe
     both without spool.minfree; `stopped`, where spool.minfree stops smtpd.
 Guarantees: mail fills the disk until smtpd refuses more. Daemons are never restarted. PostgreSQL is restarted only if
     it stopped by itself, as a service manager would do.
-See: tests/fixtures/database/small_disk.py; docs/explanation/durability.md, "When the disk is full".
+See: tests/fixtures/servers/small_disk.py; docs/explanation/durability.md, "When the disk is full".
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from shared.postgres import migrate
 from tests.chaos.failover import ALIVE
 from tests.fixtures.daemons.flow import flowing
 from tests.fixtures.daemons.system import System
-from tests.fixtures.database.postgres import LEAVES
-from tests.fixtures.database.small_disk import small_disk
+from tests.fixtures.servers.postgres import LEAVES
+from tests.fixtures.servers.small_disk import small_disk
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.chaos.accounts import Figures
-    from tests.fixtures.database.small_disk import Part, SmallDisk
+    from tests.fixtures.servers.small_disk import Part, SmallDisk
 
 _ENOUGH = 60  # recipients before, while and after the disk is full
 _LEAST, _MORE = 192, 16  # megabytes: spool.minfree, and the room above it

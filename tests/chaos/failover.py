@@ -3,7 +3,7 @@
 Owns: `to_synchronous`, `by_patroni`, `to_lagging` and `past_survivors`, one run each, and their results.
 Guarantees: daemons get both hosts in one URI and are never restarted. The primary dies as in a power failure: without
     a checkpoint and without closing connections.
-See: docs/explanation/durability.md, "When a standby takes over"; tests/fixtures/database/standby.py.
+See: docs/explanation/durability.md, "When a standby takes over"; tests/fixtures/servers/standby.py.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from shared.postgres import database, migrate
 from tests.fixtures.daemons.flow import flowing
 from tests.fixtures.daemons.submit import Client, numbered
 from tests.fixtures.daemons.system import System
-from tests.fixtures.database.owner import DATABASE
-from tests.fixtures.database.patroni import clustered
-from tests.fixtures.database.postgres import LEAVES
-from tests.fixtures.database.standby import replicated
+from tests.fixtures.servers.owner import DATABASE
+from tests.fixtures.servers.patroni import clustered
+from tests.fixtures.servers.postgres import LEAVES
+from tests.fixtures.servers.standby import replicated
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tests.chaos.accounts import Figures
     from tests.fixtures.daemons.flow import Flow
     from tests.fixtures.daemons.system import Daemon
-    from tests.fixtures.database.patroni import Member
+    from tests.fixtures.servers.patroni import Member
 
 #: Allowed duplicates if one worker serves and survives: none, because it never claims again mail that it has in flight,
 #: even after a long outage.

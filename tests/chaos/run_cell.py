@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.chaos.accounts import Figures
     from tests.chaos.arena import Arena, Struck
     from tests.chaos.cells import Cell
-    from tests.fixtures.database.killable import Killable
+    from tests.fixtures.servers.killable import Killable
 
 _ENOUGH: Final = 60  # recipients accepted and delivered after a fault, before the load ends
 _DRAIN: Final = 12.0  # after this many seconds and two leases without an arrival, the remaining mail counts as lost

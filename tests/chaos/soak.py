@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Final
 from tests.chaos.arena import arena
 from tests.chaos.cells import Cell
 from tests.chaos.strikes.storm import one
-from tests.fixtures.database.killable import killable
+from tests.fixtures.servers.killable import killable
 
 if TYPE_CHECKING:
     from tests.chaos.arena import Arena
-    from tests.fixtures.database.killable import Killable
+    from tests.fixtures.servers.killable import Killable
 
 _CELL: Final = Cell("soak", "all, at random", "at random", "storm", crosses=True, processes=2)
 _MINUTE: Final = 60.0

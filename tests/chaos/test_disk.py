@@ -16,7 +16,7 @@ from tests.chaos.cells import SOON
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.fixtures.database.small_disk import Part
+    from tests.fixtures.servers.small_disk import Part
 
 
 def kept(outcome: disk.Outcome) -> None:

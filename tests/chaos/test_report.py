@@ -20,7 +20,7 @@ from tests.chaos.run_cell import Outcome
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.fixtures.database.killable import Killable
+    from tests.fixtures.servers.killable import Killable
 
 FIGURES = Figures(300, 300, 0, 7, 0, 0, 0, 0)
 

@@ -19,7 +19,7 @@ from tests.chaos.run_cell import run_cell
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.fixtures.database.killable import Killable
+    from tests.fixtures.servers.killable import Killable
 
 _ALL = os.environ.get("PILLARBOX_CHAOS") == "all"
 _OTHERS = pytest.mark.skipif(not _ALL, reason="make chaos-mutants runs it")

@@ -17,7 +17,7 @@ from tests.chaos.cells import BY_NAME, CELLS, Cell
 from tests.chaos.run_cell import run_cell, strike_of
 
 if TYPE_CHECKING:
-    from tests.fixtures.database.killable import Killable
+    from tests.fixtures.servers.killable import Killable
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from scripts.analytics.cleanup import orphans
 from scripts.analytics.cleanup import verify as cleanup_verify
 from scripts.analytics.lake import catalog
 from scripts.analytics.lake import files as lake_files
-from tests.fixtures.database.lake import DAYS, ask, exported, files, in_lake, known, late, same, today
+from tests.fixtures.analytics.lake import DAYS, ask, exported, files, in_lake, known, late, same, today
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,7 +24,7 @@ import pytest
 from scripts.analytics import session
 from scripts.analytics.report import command
 from scripts.analytics.report.text import as_document
-from tests.fixtures.database.lake import DAYS
+from tests.fixtures.analytics.lake import DAYS
 from tests.fixtures.peers.free_port import free_port
 
 if TYPE_CHECKING:

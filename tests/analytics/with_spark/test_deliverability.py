@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.fixtures.database.history import attempts, rolled, tuples
+from tests.fixtures.analytics.history import attempts, rolled, tuples
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,8 +14,8 @@ from scripts.analytics.report import command as report
 from scripts.analytics.report import store
 from scripts.analytics.report.sections import Report
 from shared.errors import PillarboxError
-from tests.fixtures.database.history import MONDAY
-from tests.fixtures.database.lake import DAYS, files
+from tests.fixtures.analytics.history import MONDAY
+from tests.fixtures.analytics.lake import DAYS, files
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,12 +15,12 @@ from scripts.analytics.source import copying, source
 from scripts.analytics.source.columns import ATTEMPTS
 from shared.errors import DatabaseUnavailable, PillarboxError
 from shared.postgres.queries import query
-from tests.fixtures.database.lake import ask, late, today
+from tests.fixtures.analytics.lake import ask, late, today
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tests.fixtures.database.postgres import ServerUnderTest
+    from tests.fixtures.servers.postgres import ServerUnderTest
 
 pytestmark = pytest.mark.slow
 

@@ -22,14 +22,14 @@ import pytest
 
 from scripts.analytics import stream
 from scripts.analytics.java_runtime import JAVA_HOME
-from tests.fixtures.database.spark import quick_commands
+from tests.fixtures.analytics.spark import quick_commands
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from tests.fixtures.database.postgres import ServerUnderTest
+    from tests.fixtures.servers.postgres import ServerUnderTest
 
 pytestmark = pytest.mark.slow
 

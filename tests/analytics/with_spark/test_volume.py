@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.fixtures.database.history import MONDAY, archive, attempts, rolled, tuples
+from tests.fixtures.analytics.history import MONDAY, archive, attempts, rolled, tuples
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

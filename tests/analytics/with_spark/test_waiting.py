@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fixtures.database.history import MONDAY, archive, rolled, tuples
+from tests.fixtures.analytics.history import MONDAY, archive, rolled, tuples
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

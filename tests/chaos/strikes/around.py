@@ -23,9 +23,9 @@ import psycopg
 from tests.chaos.arena import Arena, Struck
 from tests.chaos.strikes.database import over
 from tests.fixtures.daemons.system import ROOT
-from tests.fixtures.database.killable import POINTS, Ambush
 from tests.fixtures.database.partitions import apply, configure
-from tests.fixtures.database.postgres import LEAVES
+from tests.fixtures.servers.killable import POINTS, Ambush
+from tests.fixtures.servers.postgres import LEAVES
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from tests.fixtures.daemons.system import ROOT
-from tests.fixtures.database.postgres import temporary_var
+from tests.fixtures.servers.postgres import temporary_var
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.fixtures.daemons.benchmarks import run
-from tests.fixtures.database.postgres import temporary_var
+from tests.fixtures.servers.postgres import temporary_var
 
 if TYPE_CHECKING:
     from pathlib import Path

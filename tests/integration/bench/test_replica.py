@@ -9,7 +9,7 @@ import psycopg
 
 from scripts.bench.analytics.replica import following
 from shared.postgres.embedded import embedded
-from tests.fixtures.database.postgres import temporary_var
+from tests.fixtures.servers.postgres import temporary_var
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from queued.values import Claimed
-    from tests.fixtures.database.postgres import ServerUnderTest
+    from tests.fixtures.servers.postgres import ServerUnderTest
 
 LONG = 200_000  # rows in about 4,000 pages; a claim may look at some hundred
 BATCH = 100

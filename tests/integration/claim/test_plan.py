@@ -21,7 +21,7 @@ from tests.fixtures.database.plans import nodes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.fixtures.database.postgres import ServerUnderTest
+    from tests.fixtures.servers.postgres import ServerUnderTest
 
 # In each leaf. Far below this PostgreSQL may rightly prefer to read a leaf whole the first few times it plans.
 ROWS = 50_000

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.database.operating import Pillarbox
-    from tests.fixtures.database.postgres import ServerUnderTest
+    from tests.fixtures.servers.postgres import ServerUnderTest
 
 
 async def test_a_new_sink_does_not_take_mail_queued_before_it(

@@ -24,7 +24,7 @@ from scripts.doctor import command as doctor
 from scripts.sink.server import Sink
 from shared.postgres.embedded import embedded
 from tests.fixtures.daemons.system import ROOT
-from tests.fixtures.database.postgres import temporary_var
+from tests.fixtures.servers.postgres import temporary_var
 from tests.fixtures.waiting import PATIENCE, eventually
 
 if TYPE_CHECKING:

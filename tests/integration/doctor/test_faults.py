@@ -21,7 +21,7 @@ from tests.fixtures.waiting import eventually
 if TYPE_CHECKING:
     from tests.fixtures.database.examined import Patient
     from tests.fixtures.database.factory import Factory
-    from tests.fixtures.database.postgres import ServerUnderTest
+    from tests.fixtures.servers.postgres import ServerUnderTest
 
 OK, NOTE, WARN, ALARM = Severity.OK, Severity.NOTE, Severity.WARN, Severity.ALARM
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

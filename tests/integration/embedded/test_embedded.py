@@ -26,7 +26,7 @@ from shared.errors import DatabaseUnavailable
 from shared.postgres.embedded import embedded, postmaster
 from shared.postgres.embedded.postmaster import ServerFiles
 from shared.postgres.embedded.server import EmbeddedServer
-from tests.fixtures.database.postgres import temporary_var
+from tests.fixtures.servers.postgres import temporary_var
 from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import pytest
 
 from shared.postgres.embedded import embedded
 from shared.postgres.embedded.postmaster import POLL, ServerFiles
-from tests.fixtures.database.postgres import temporary_var
+from tests.fixtures.servers.postgres import temporary_var
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,7 +2,7 @@
 
 Owns: proofs about sql/pg_cron.sql on Debian's PostgreSQL 15, in a server of its own, because pg_cron must be preloaded
     and serves one database.
-See: pg_cron's README; tests/fixtures/database/postgres.py for the servers of the other tests.
+See: pg_cron's README; tests/fixtures/servers/postgres.py for the servers of the other tests.
 Bugs: pg_cron 1.4 works by the minute, so this test waits for one to begin.
 """
 
@@ -27,8 +27,8 @@ from shared.postgres.embedded.server import EmbeddedServer
 from shared.postgres.migrate import migrate
 from tests.fixtures.database.factory import Factory
 from tests.fixtures.database.listening import LISTEN
-from tests.fixtures.database.owner import DATABASE, ROLE, hand_over
-from tests.fixtures.database.postgres import LEAVES, temporary_var
+from tests.fixtures.servers.owner import DATABASE, ROLE, hand_over
+from tests.fixtures.servers.postgres import LEAVES, temporary_var
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:

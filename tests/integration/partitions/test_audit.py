@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.fixtures.database.partitions import assert_no_traces, configure, contents, pillarbox
-from tests.fixtures.database.postgres import LEAVES
+from tests.fixtures.servers.postgres import LEAVES
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ import pytest
 from operate.partitions import run as partitions_run
 from scripts.cli import main
 from tests.fixtures.database.partitions import apply, assert_no_traces, bounds, configure, contents, pillarbox
-from tests.fixtures.database.postgres import LEAVES
+from tests.fixtures.servers.postgres import LEAVES
 from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from tests.fixtures.database.partitions import (
     planned,
     take,
 )
-from tests.fixtures.database.postgres import LEAVES
+from tests.fixtures.servers.postgres import LEAVES
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from operate.partitions.layout import Layout
     from tests.fixtures.database.factory import Factory
-    from tests.fixtures.database.postgres import ServerUnderTest
+    from tests.fixtures.servers.postgres import ServerUnderTest
 
 # One splits the leaf 123 alone; the other takes 7 out of the default leaf and gives 4 to it.
 SPLIT: Layout = {"123": frozenset("1"), "b": frozenset("23"), "456": frozenset("456")}

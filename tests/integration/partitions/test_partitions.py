@@ -17,7 +17,7 @@ import pytest
 from operate.partitions.plan import fill
 from shared.postgres.migrate import migrate
 from tests.fixtures.database.partitions import assert_no_traces, bounds, configure, contents, leaves, pillarbox
-from tests.fixtures.database.postgres import LEAVES
+from tests.fixtures.servers.postgres import LEAVES
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -28,7 +28,7 @@ from tests.fixtures.queue.condition_meaning import fits
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tests.fixtures.database.postgres import ServerUnderTest
+    from tests.fixtures.servers.postgres import ServerUnderTest
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ROWS = 400

@@ -24,7 +24,7 @@ from tests.fixtures.database.plans import nodes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.fixtures.database.postgres import ServerUnderTest
+    from tests.fixtures.servers.postgres import ServerUnderTest
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FAST = 5.0  # seconds

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
-    from tests.fixtures.database.postgres import ServerUnderTest
+    from tests.fixtures.servers.postgres import ServerUnderTest
 
 TO = "r1@example.com"
 HELD = 2500  # three batches

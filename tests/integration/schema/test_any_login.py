@@ -30,10 +30,10 @@ from shared.postgres.migrate import known, migrate
 from sql import __file__ as sql_file
 from tests.fixtures.daemons.submissions import recipient, running_spool, submission
 from tests.fixtures.database.accounts import Accounts
-from tests.fixtures.database.killable import Killable
-from tests.fixtures.database.postgres import LEAVES, choose, temporary_var
 from tests.fixtures.database.results import FAILED, claim, finished, running_recorder
 from tests.fixtures.heard import until
+from tests.fixtures.servers.killable import Killable
+from tests.fixtures.servers.postgres import LEAVES, choose, temporary_var
 from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from shared.mail.message import Address, Recipient
 from shared.postgres.migrate import Migration, check, compare, known, migrate, missing
 from tests.fixtures.daemons.submissions import running_spool, submission
 from tests.fixtures.database.operating import write_config
-from tests.fixtures.database.postgres import LEAVES
 from tests.fixtures.database.results import claim
 from tests.fixtures.heard import until
+from tests.fixtures.servers.postgres import LEAVES
 from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.fixtures.database.factory import Factory
-    from tests.fixtures.database.postgres import ServerUnderTest
+    from tests.fixtures.servers.postgres import ServerUnderTest
 
 #: The migrations of a process with three more than this code.
 LATER = [f"{number:04}_pre_later" for number in range(known()[-1].number + 1, known()[-1].number + 4)]

@@ -14,8 +14,8 @@ import pytest
 import shared.postgres.migrate
 from shared.errors import PillarboxError
 from shared.postgres.migrate import LOCK_TIMEOUT, Migration, known, migrate
-from tests.fixtures.database.postgres import LEAVES
 from tests.fixtures.heard import until
+from tests.fixtures.servers.postgres import LEAVES
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """test_odd_names — the queue works for an owner and a database with any names, whatever is first in the search_path
 
-See: tests/fixtures/database/owner.py, for the plain names of all other tests; sql/README.md, "Migrations beside mail".
+See: tests/fixtures/servers/owner.py, for the plain names of all other tests; sql/README.md, "Migrations beside mail".
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from scripts import cli
 from shared.config.queued.settings import Maintenance
 from shared.postgres import database
 from shared.postgres.migrate import migrate
-from tests.fixtures.database.postgres import LEAVES
 from tests.fixtures.database.results import DELIVERED, claim, finished, running_recorder
+from tests.fixtures.servers.postgres import LEAVES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """test_postgres_fixture — the databases of tests are real, new, and removed afterwards
 
-Owns: proofs about tests/fixtures/database/postgres.py.
+Owns: proofs about tests/fixtures/servers/postgres.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 if TYPE_CHECKING:
-    from tests.fixtures.database.postgres import ServerUnderTest
+    from tests.fixtures.servers.postgres import ServerUnderTest
 
 
 def test_the_server_is_new_enough_and_durable(server: ServerUnderTest) -> None:

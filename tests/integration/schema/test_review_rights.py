@@ -16,9 +16,9 @@ import pytest
 
 from shared.postgres.migrate import migrate
 from tests.fixtures.database.logins import name_of
-from tests.fixtures.database.postgres import LEAVES
 from tests.fixtures.database.principals import ACT_AS, acting, agent, close, principal
 from tests.fixtures.database.reviewing import hold
+from tests.fixtures.servers.postgres import LEAVES
 
 if TYPE_CHECKING:
     from tests.fixtures.database.factory import Factory

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from shared.postgres.migrate import migrate
-from tests.fixtures.database.postgres import LEAVES
+from tests.fixtures.servers.postgres import LEAVES
 
 if TYPE_CHECKING:
     from tests.fixtures.database.factory import Factory

@@ -17,10 +17,10 @@ import pytest
 from scripts.dev.released_dump import fixed
 from shared.postgres.migrate import check, known, migrate
 from tests.fixtures.database.catalog import described
-from tests.fixtures.database.postgres import LEAVES
+from tests.fixtures.servers.postgres import LEAVES
 
 if TYPE_CHECKING:
-    from tests.fixtures.database.postgres import ServerUnderTest
+    from tests.fixtures.servers.postgres import ServerUnderTest
 
 _FIXTURES: Final = Path(__file__).parents[2] / "fixtures" / "database"
 #: Each release, and the number of the last migration that it brought.

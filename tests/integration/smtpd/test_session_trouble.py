@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from shared.mail.message import Submission
     from tests.fixtures.database.factory import Factory
-    from tests.fixtures.database.postgres import ServerUnderTest
     from tests.fixtures.heard import Heard
+    from tests.fixtures.servers.postgres import ServerUnderTest
 
 
 class Faulty(Spool):

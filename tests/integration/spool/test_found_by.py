@@ -15,8 +15,8 @@ import pytest
 from shared.mail.found_by import msgid, subject
 from shared.postgres.migrate import migrate
 from tests.fixtures.daemons.submissions import recipient, running_spool, submission
-from tests.fixtures.database.postgres import LEAVES
 from tests.fixtures.found_by import MSGIDS, SUBJECTS
+from tests.fixtures.servers.postgres import LEAVES
 
 if TYPE_CHECKING:
     from tests.fixtures.database.factory import Factory

@@ -19,8 +19,8 @@ from shared.mail.message import Once
 from shared.postgres import database
 from shared.postgres.migrate import migrate
 from tests.fixtures.daemons.submissions import SPOOL, recipient, running_spool, submission
-from tests.fixtures.database.postgres import LEAVES
-from tests.fixtures.database.standby import replicated
+from tests.fixtures.servers.postgres import LEAVES
+from tests.fixtures.servers.standby import replicated
 from tests.fixtures.waiting import eventually
 from tests.integration.accounts.test_collect_queue import collecting, composer
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from shared.spool.spool import Spool
     from tests.fixtures.database.accounts import Accounts
     from tests.fixtures.database.factory import Factory
-    from tests.fixtures.database.standby import Pair
     from tests.fixtures.heard import Heard
+    from tests.fixtures.servers.standby import Pair
 
 COLLECTS: Final = "collects elsewhere"
 WAITING = "FROM pg_stat_activity WHERE application_name = %s AND wait_event = 'SyncRep'"

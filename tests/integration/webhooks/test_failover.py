@@ -16,9 +16,9 @@ from psycopg.rows import namedtuple_row
 from shared.postgres import database as db
 from shared.postgres.migrate import migrate
 from tests.fixtures.database.factory import Factory
-from tests.fixtures.database.postgres import LEAVES
-from tests.fixtures.database.standby import replicated
 from tests.fixtures.queue.hooked import Hooked, declared
+from tests.fixtures.servers.postgres import LEAVES
+from tests.fixtures.servers.standby import replicated
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:

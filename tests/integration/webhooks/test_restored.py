@@ -16,14 +16,14 @@ from psycopg.rows import namedtuple_row
 from shared.postgres import database as db
 from shared.postgres.migrate import migrate
 from tests.fixtures.database.factory import Factory
-from tests.fixtures.database.postgres import LEAVES
 from tests.fixtures.queue.hooked import Hooked, declared
+from tests.fixtures.servers.postgres import LEAVES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from tests.fixtures.database.postgres import ServerUnderTest
     from tests.fixtures.peers.hooks import Hooks
+    from tests.fixtures.servers.postgres import ServerUnderTest
 
 _PG_DUMP: Final = Path("/usr/lib/postgresql/15/bin/pg_dump")
 

@@ -22,8 +22,8 @@ from scripts.sink.store import Store
 from shared.postgres.embedded import embedded
 from tests.fixtures.daemons.running_up import Up
 from tests.fixtures.daemons.system import ROOT
-from tests.fixtures.database.postgres import temporary_var
 from tests.fixtures.peers.chromium import browsing, chromium
+from tests.fixtures.servers.postgres import temporary_var
 from tests.fixtures.waiting import PATIENCE, eventually
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ import yaml
 
 from shared.postgres import account_schema, migrate
 from tests.fixtures.daemons.system import ROOT
-from tests.fixtures.database.killable import Killable
-from tests.fixtures.database.postgres import LEAVES, temporary_var
+from tests.fixtures.servers.killable import Killable
+from tests.fixtures.servers.postgres import LEAVES, temporary_var
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from shared.postgres import migrate
 from shared.postgres.embedded import embedded
 from tests.fixtures.daemons.submit import numbered
 from tests.fixtures.daemons.system import System
-from tests.fixtures.database.postgres import LEAVES, temporary_var
+from tests.fixtures.servers.postgres import LEAVES, temporary_var
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:

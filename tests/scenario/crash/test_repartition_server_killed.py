@@ -18,9 +18,9 @@ from shared.postgres.migrate import migrate
 from tests.fixtures.daemons.submit import numbered
 from tests.fixtures.daemons.system import System
 from tests.fixtures.database.factory import Factory
-from tests.fixtures.database.killable import POINTS, Ambush, Killable, killable, small_steps
 from tests.fixtures.database.partitions import assert_no_traces, bounds, configure, pillarbox
-from tests.fixtures.database.postgres import LEAVES
+from tests.fixtures.servers.killable import POINTS, Ambush, Killable, killable, small_steps
+from tests.fixtures.servers.postgres import LEAVES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

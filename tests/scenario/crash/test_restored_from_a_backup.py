@@ -20,7 +20,7 @@ from tests.fixtures.daemons.submit import numbered
 from tests.fixtures.daemons.system import System
 from tests.fixtures.database.archived import archiving
 from tests.fixtures.database.operating import Pillarbox
-from tests.fixtures.database.postgres import LEAVES
+from tests.fixtures.servers.postgres import LEAVES
 
 if TYPE_CHECKING:
     from pathlib import Path

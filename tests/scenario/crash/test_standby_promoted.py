@@ -14,8 +14,8 @@ import pytest
 from shared.postgres import migrate
 from tests.fixtures.daemons.submit import numbered
 from tests.fixtures.daemons.system import System
-from tests.fixtures.database.postgres import LEAVES
-from tests.fixtures.database.standby import replicated
+from tests.fixtures.servers.postgres import LEAVES
+from tests.fixtures.servers.standby import replicated
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from scripts.demo.sample_mail import Sample
     from tests.fixtures.daemons.submit import Books
-    from tests.fixtures.database.standby import Pair
+    from tests.fixtures.servers.standby import Pair
 
 ENOUGH = 200  # messages before the loss, and again after it
 

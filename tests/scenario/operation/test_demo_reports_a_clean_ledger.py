@@ -16,7 +16,7 @@ import pytest
 from scripts.demo.ledger import Ledger
 from shared.postgres.embedded import embedded
 from tests.fixtures.daemons.system import ROOT
-from tests.fixtures.database.postgres import temporary_var
+from tests.fixtures.servers.postgres import temporary_var
 
 if TYPE_CHECKING:
     from collections.abc import Callable

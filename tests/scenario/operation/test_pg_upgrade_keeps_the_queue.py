@@ -22,10 +22,10 @@ from shared.postgres.embedded import embedded
 from shared.postgres.embedded.account import choose_account
 from tests.fixtures.daemons.submit import numbered
 from tests.fixtures.daemons.system import System
-from tests.fixtures.database import owner
-from tests.fixtures.database.postgres import LEAVES, temporary_var
-from tests.fixtures.database.standby import DEBIAN15
 from tests.fixtures.queue.hooked import SECRET
+from tests.fixtures.servers import owner
+from tests.fixtures.servers.postgres import LEAVES, temporary_var
+from tests.fixtures.servers.standby import DEBIAN15
 from tests.fixtures.waiting import PATIENCE, eventually
 
 if TYPE_CHECKING:

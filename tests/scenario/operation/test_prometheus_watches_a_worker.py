@@ -15,9 +15,9 @@ from shared.postgres import migrate
 from shared.postgres.embedded import embedded
 from tests.fixtures.daemons.submit import numbered
 from tests.fixtures.daemons.system import System
-from tests.fixtures.database.postgres import LEAVES, temporary_var
 from tests.fixtures.peers.free_port import free_port
 from tests.fixtures.peers.scrape import got, scraped
+from tests.fixtures.servers.postgres import LEAVES, temporary_var
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:

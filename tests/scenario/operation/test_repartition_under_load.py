@@ -18,7 +18,7 @@ from queued.claiming.claim import NO_FLOORS, NOTHING_LOST
 from shared.postgres import database
 from tests.fixtures.daemons.submit import numbered
 from tests.fixtures.database.partitions import configure, pillarbox
-from tests.fixtures.database.postgres import LEAVES
+from tests.fixtures.servers.postgres import LEAVES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,8 +17,8 @@ from shared.postgres import migrate
 from tests.fixtures.daemons.api import Api
 from tests.fixtures.daemons.console import path_of, post, signed_in, token_of
 from tests.fixtures.daemons.system import System
-from tests.fixtures.database.postgres import LEAVES
-from tests.fixtures.database.standby import replicated
+from tests.fixtures.servers.postgres import LEAVES
+from tests.fixtures.servers.standby import replicated
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,7 @@ import pytest
 from shared.postgres.embedded import embedded
 from tests.fixtures.daemons.running_up import Up
 from tests.fixtures.daemons.submit import Client, numbered
-from tests.fixtures.database.postgres import temporary_var
+from tests.fixtures.servers.postgres import temporary_var
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from shared.postgres.embedded import embedded
 from tests.fixtures.daemons.running_up import Up
 from tests.fixtures.daemons.submit import Client, numbered
 from tests.fixtures.daemons.system import FAULTS, ROOT
-from tests.fixtures.database.postgres import temporary_var
+from tests.fixtures.servers.postgres import temporary_var
 from tests.fixtures.waiting import PATIENCE, eventually
 
 if TYPE_CHECKING:
