@@ -92,7 +92,7 @@ async def first(
 
 async def count(connection: database.Connection, asking: Query) -> int:
     """How many recipients fit."""
-    [counted] = await asking.fetch(connection, "queue_count", statuses=list(STATUSES))
+    [counted] = await asking.fetch(connection, "queue_count_some", most=None)
     found: int = counted.recipients
     return found
 
