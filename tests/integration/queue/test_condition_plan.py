@@ -129,3 +129,11 @@ def test_a_long_queue_answers_fast(
         took.append(monotonic() - began)
     assert min(took) < FAST, took
     record_property("milliseconds", round(min(took) * 1000))
+
+
+def test_groups_are_compared_by_their_columns_and_not_as_arrays(long: Factory) -> None:
+    text = filled_query("queue_group", condition="true", columns="(q.recipientdomain)::text, q.state")
+    [[[plan]]] = long.sql(f"EXPLAIN (FORMAT JSON) {text}", limit=50)
+    keys = [key for node in nodes(plan["Plan"]) for key in node.get("Group Key", [])]
+    assert keys
+    assert not [key for key in keys if "ARRAY" in key]
