@@ -4,8 +4,8 @@ Owns: the only door to PyYAML; the tag `!Env "${VAR:DEFAULT}"`; the part of YAML
 Guarantees: values are dict (keys always text), list, str, int, float, bool and None; types are those of YAML
 1.2's core schema, so that `on`, `yes`, `1:30` and dates stay text; duplicate keys are refused; anchors, aliases
 and merge keys work, and their expansion is bounded; nothing in a file can run code. libyaml parses, thirty times as
-fast as PyYAML's own parser, which words the error where libyaml refuses a file, and reads alone where PyYAML was
-built without libyaml; then a few files are errors that libyaml accepts, with a tab before a value for example.
+fast as PyYAML's own parser. That one reads what the two understand differently, says what is wrong with a file that
+libyaml refuses, and reads everything where PyYAML was built without libyaml.
 `${VAR}` without a default must be set, or VAR_FILE (shared/variables.py); a variable set to the empty text counts as
 set; the text after substitution is typed as if it had been written plainly, thus an empty one becomes null.
 Raises: ConfigError, one line for each problem: `file:line:column: what`.
@@ -40,7 +40,7 @@ _NULL, _BOOL, _INT, _FLOAT, _STR, _MERGE, _MAP, _SEQ = (
     f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "merge", "map", "seq")
 )
 _ENV = "!Env"
-_BOM = "\ufeff"  # libyaml counts no column for it
+_APART = re.compile("[\t\ufeff]")  # libyaml accepts a tab before a value, and counts no column for U+FEFF
 _SUBSTITUTION = re.compile(r"\$\{([^}]*)(\}|\Z)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -168,7 +168,7 @@ def _read(path: Path, name: str) -> str:
 
 def _root(text: str) -> yaml.Node | None:
     """The root node; None if the text is empty. Raises YAMLError, RecursionError."""
-    if yaml.__with_libyaml__ and _BOM not in text:
+    if yaml.__with_libyaml__ and not _APART.search(text):
         with suppress(yaml.YAMLError):
             return _Libyaml(text).get_single_node()
     return _Loader(text).get_single_node()
