@@ -115,6 +115,13 @@ def test_any_value_at_any_key_is_valid_or_refused_in_lines(file: str, tmp_path_f
             lines = str(refused).replace(f"{target.parent}/", "").split("\n")
             assert all(LINE.fullmatch(line) and line.isprintable() for line in lines), lines
         else:
-            assert path[-1] != "unknown" or path[-2] in {"metadata", "users", "leaves", "header", "addheader"}
+            assert path[-1] != "unknown" or path[-2] in {
+                "metadata",
+                "users",
+                "leaves",
+                "header",
+                "addheader",
+                "destinations",
+            }
 
     check()
