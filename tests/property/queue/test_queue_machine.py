@@ -105,7 +105,7 @@ def on_the_same(picks: tuple[int, ...], meeting: Meeting) -> Meeting:
     return replace(meeting, first=on_them(meeting.first), second=on_them(meeting.second), third=on_them(meeting.third))
 
 
-# Strategies that are made once: one made for each example (flatmap) took half of the machine's time.
+# Made once: strategies made for each example, by flatmap, took half of this test's time in Python.
 CLASH = st.builds(on_the_same, PICKS, meetings(st.just((0,))))
 ANY = st.one_of(MAIL, MAIL, CLAIM, SETTLE, by_hand(PICKS), by_hand(PICKS), UPKEEP, meetings(PICKS))
 REPARTITION = st.builds(
