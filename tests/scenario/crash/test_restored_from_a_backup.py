@@ -18,15 +18,15 @@ from scripts.sink.store import Store
 from shared.postgres import migrate
 from tests.fixtures.daemons.submit import numbered
 from tests.fixtures.daemons.system import System
-from tests.fixtures.database.archived import archiving
 from tests.fixtures.database.operating import Pillarbox
+from tests.fixtures.servers.archived import archiving
 from tests.fixtures.servers.postgres import LEAVES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.fixtures.daemons.submit import Books
-    from tests.fixtures.database.archived import Archived
+    from tests.fixtures.servers.archived import Archived
 
 BEFORE, AFTER, NEW = 30, 5, 3  # messages before the moment, between it and the loss, and after the restore
 SENT = "ash.example", "beech.example"  # domains that were served between the moment and the loss

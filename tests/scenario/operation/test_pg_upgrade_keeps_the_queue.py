@@ -24,8 +24,7 @@ from tests.fixtures.daemons.submit import numbered
 from tests.fixtures.daemons.system import System
 from tests.fixtures.queue.hooked import SECRET
 from tests.fixtures.servers import owner
-from tests.fixtures.servers.postgres import LEAVES, temporary_var
-from tests.fixtures.servers.standby import DEBIAN15
+from tests.fixtures.servers.postgres import DEBIAN15, LEAVES, temporary_var
 from tests.fixtures.waiting import PATIENCE, eventually
 
 if TYPE_CHECKING:
