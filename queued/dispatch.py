@@ -139,7 +139,7 @@ class Dispatcher:
             if len(claimed) < free:
                 while self._later and not self._stopping.is_set() and not self.due.is_set():
                     await self._begin(self._some())
-                if wait := commit_delay.seconds(self._in_flight.moving):
+                if wait := commit_delay.before_claim(self._in_flight.moving):
                     await _rest(self._stopping, wait)
                 await self._wait_for_mail()
         await self._attempts.dismiss(self._later)

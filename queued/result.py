@@ -6,7 +6,7 @@ Guarantees: a result is kept in memory and tried again until PostgreSQL has it, 
     It asks the pool itself, so that it finds PostgreSQL again without a claim. Results that an earlier try recorded,
     though its answer was lost, are not recorded again.
     A result whose claim another worker has taken over changes no row but leaves its attempt (claim.lost). While one
-    group is recorded the next one gathers, and a few milliseconds longer while much is under way.
+    group is recorded the next one gathers, and a few milliseconds longer while others are under way.
     A result PostgreSQL refuses is refused alone, and tried again without its texts; a success then without an attempt.
     If PostgreSQL refuses even that, the result is kept with its claim and tried again every minute (result.refused), so
     that nothing is sent again because of it. Whatever else keeps results from being recorded, a lock of another session
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from queued import commit_delay
 from queued.backlog import Backlog
 from queued.claiming.leaves import among
-from queued.dsn.requested import notice
+from queued.dsn.requested import Notice, notice
 from queued.values import fence
 from shared.failure_points import reach
 from shared.mail.results import DEAD
@@ -177,7 +177,7 @@ class Recorder:
                     await self._arrived.wait()
         if ready := self._backlog.ready:
             under_way = 0 if self._in_flight is None else self._in_flight.moving - self._backlog.waiting
-            if wait := commit_delay.seconds(under_way, ready):
+            if wait := commit_delay.before_results(under_way, ready):
                 await asyncio.sleep(wait)
 
     def _alone(self, group: list[Result], error: Exception, started: float, *, locked: bool = False) -> None:
@@ -300,8 +300,11 @@ class Recorder:
     async def _finish(
         self, connection: database.Connection, group: list[Result], partids: list[Partid] | None
     ) -> list[Any]:
+        where = {"among": among(partids)}
+        if all(r.result == "success" for r in group) and not _notified(group, self.may_notify):
+            return await self._write(connection, "result_record_success_if_claimed", _results(group), where)
         values = _results(group) | _notices(group, self.may_notify)
-        return await self._write(connection, "result_record_if_claimed", values, {"among": among(partids)})
+        return await self._write(connection, "result_record_if_claimed", values, where)
 
     async def _finish_bare(
         self, connection: database.Connection, group: list[Result], partids: list[Partid] | None
@@ -450,9 +453,14 @@ def _claims(group: list[Result]) -> dict[str, Any]:
     }
 
 
+def _notified(group: list[Result], may_notify: Callable[[Claimed], bool]) -> list[tuple[Result, Notice]]:
+    """The results of which the sender is notified, and how."""
+    return [(r, kind) for r in group if (kind := notice(r)) is not None and may_notify(r.claimed)]
+
+
 def _notices(group: list[Result], may_notify: Callable[[Claimed], bool]) -> dict[str, Any]:
     """The notices to senders, for the results that need one; `may_notify`: whether the sender may be notified."""
-    asked = [(r, kind) for r in group if (kind := notice(r)) is not None and may_notify(r.claimed)]
+    asked = _notified(group, may_notify)
     late = {id(r) for r, kind in asked if kind == "delayed"}
     return {
         "notice_id": numbers(r.claimed.id for r, _ in asked),

@@ -81,24 +81,12 @@ BEGIN
                 OR m.id = ANY (bodies) AND m.xmin = pg_current_xact_id()::xid AND m.ts = now());
 END $$;
 
--- Recipients have left: takes `by` from the counts, and notes the bodies that no recipient needs any more. Nearly always
--- these are all, which is one DELETE. Without bitmaps every plan goes in id order.
+-- Recipients have left of bodies that others still need, as far as their counts say: takes `by` from the counts. Two that
+-- take the last recipients of a body at the same time each saw the other's: the later of them comes to zero here. Bodies
+-- that queue_left has found to have no recipient any more may be among these. Without bitmaps every plan goes in id order.
 CREATE FUNCTION refcount_down(bodies uuid[], by integer[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pillarbox, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
-DECLARE
-    noted integer;
 BEGIN
-    WITH gone AS (
-        DELETE FROM refcounts r USING unnest(bodies, by) AS c(id, n)
-         WHERE r.messages__id = ANY (bodies) AND r.messages__id = c.id AND r.refcount <= c.n RETURNING r.messages__id
-    )
-    INSERT INTO released SELECT messages__id, clock_timestamp() FROM gone
-        ON CONFLICT (messages__id) DO UPDATE SET ts = EXCLUDED.ts;
-    GET DIAGNOSTICS noted = ROW_COUNT;
-    IF noted = cardinality(bodies) THEN
-        RETURN;
-    END IF;
-    -- Two that take the last recipients of a body at the same time each saw the other's: the later of them comes to zero here.
     UPDATE refcounts r SET refcount = r.refcount - c.n FROM unnest(bodies, by) AS c(id, n)
      WHERE r.messages__id = ANY (bodies) AND r.messages__id = c.id;
     DELETE FROM refcounts r WHERE r.messages__id = ANY (bodies) AND r.refcount <= 0;

@@ -4,31 +4,52 @@
 -- nothing is counted down and up again; row triggers would see DELETE first and lose the body.
 SET LOCAL search_path = pillarbox;
 
--- Counts recipients that have arrived, and refuses those that may not begin as they do.
+-- Counts recipients that have arrived, and refuses those that may not begin as they do. Every message pays for each statement
+-- here, so one looks at all that mostly is so: recipients that begin as DELIVER, which is legal, of bodies that this
+-- transaction has written (see refcount_up; nobody else sees such a body, so none need be locked).
 CREATE FUNCTION queue_arrived() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp SET enable_seqscan = off AS $$
 DECLARE
     bodies uuid[];
     rows integer[];
+    all_deliver boolean;
+    all_written boolean;
+    announced boolean;
     found_bodies integer;
+    ended text := coalesce(current_setting('pillarbox.ended', true), '');
 BEGIN
-    IF EXISTS (SELECT FROM arrived WHERE NOT EXISTS
-                  (SELECT FROM status_transitions t WHERE t.previous IS NULL AND t.next = arrived.status)) THEN
-        RAISE EXCEPTION 'a new queue row begins as DELIVER or HOLD'
-            USING ERRCODE = 'check_violation', HINT = 'see pillarbox.status_transitions';
-    END IF;
-    IF coalesce(current_setting('pillarbox.ended', true), '') <> '' AND EXISTS (
-           SELECT FROM arrived WHERE id = ANY (string_to_array(current_setting('pillarbox.ended', true), ',')::bigint[])) THEN
-        RAISE EXCEPTION 'a queue row that was to be deleted or bounced cannot come back'
-            USING ERRCODE = 'check_violation', HINT = 'see pillarbox.status_transitions';
-    END IF;
-    SELECT array_agg(c.id ORDER BY c.id), array_agg(c.n ORDER BY c.id) INTO bodies, rows
-      FROM (SELECT messages__id AS id, count(*)::integer AS n FROM arrived GROUP BY 1) AS c;
+    SELECT array_agg(c.id), array_agg(c.n), bool_and(c.deliver), bool_and(coalesce(c.written, false)),
+           (SELECT EXISTS (SELECT FROM webhooks w WHERE 'accepted' = ANY (w.events)))
+      INTO bodies, rows, all_deliver, all_written, announced
+      FROM (SELECT a.messages__id AS id, count(*)::integer AS n, bool_and(a.status = 'DELIVER') AS deliver,
+                   (SELECT m.xmin = pg_current_xact_id()::xid AND m.ts = now() FROM messages m WHERE m.id = a.messages__id) AS written
+              FROM arrived a GROUP BY a.messages__id ORDER BY a.messages__id) AS c;
     IF bodies IS NULL THEN
         RETURN NULL;
     END IF;
+    -- IF inside IF, because a condition with a subquery is a statement, even where its first half is false.
+    IF NOT all_deliver THEN
+        IF EXISTS (SELECT FROM arrived WHERE NOT EXISTS
+                      (SELECT FROM status_transitions t WHERE t.previous IS NULL AND t.next = arrived.status)) THEN
+            RAISE EXCEPTION 'a new queue row begins as DELIVER or HOLD'
+                USING ERRCODE = 'check_violation', HINT = 'see pillarbox.status_transitions';
+        END IF;
+    END IF;
+    IF ended <> '' THEN
+        IF EXISTS (SELECT FROM arrived WHERE id = ANY (string_to_array(ended, ',')::bigint[])) THEN
+            RAISE EXCEPTION 'a queue row that was to be deleted or bounced cannot come back'
+                USING ERRCODE = 'check_violation', HINT = 'see pillarbox.status_transitions';
+        END IF;
+    END IF;
     IF current_setting('pillarbox.moved', true) = 'yes' THEN
         found_bodies := refcount_anew(bodies);
+    ELSIF all_written THEN
+        WITH noted AS (
+            DELETE FROM released r WHERE r.messages__id = ANY (bodies)
+        )
+        INSERT INTO refcounts AS r SELECT c.id, c.n FROM unnest(bodies, rows) AS c(id, n)
+            ON CONFLICT (messages__id) DO UPDATE SET refcount = r.refcount + EXCLUDED.refcount;
+        found_bodies := cardinality(bodies);
     ELSE
         found_bodies := refcount_up(bodies, rows);
     END IF;
@@ -36,24 +57,33 @@ BEGIN
     IF found_bodies <> cardinality(bodies) THEN
         RAISE EXCEPTION 'a queue row names a message that does not exist' USING ERRCODE = 'foreign_key_violation';
     END IF;
-    IF EXISTS (SELECT FROM webhooks w WHERE 'accepted' = ANY (w.events)) THEN
+    IF announced THEN
         INSERT INTO milestones (kind, queue__id, messages__id)
         SELECT 'accepted', a.id, a.messages__id FROM arrived a WHERE NOT coalesce(a.metadata ?| '{_copyof,_requeued}', false);
     END IF;
     RETURN NULL;
 END $$;
 
--- Counts recipients that have left.
+-- Counts recipients that have left, and notes the bodies that no recipient needs any more. Nearly always these are all, which
+-- is one DELETE. Without bitmaps it goes in id order.
 CREATE FUNCTION queue_left() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     bodies uuid[];
     rows integer[];
+    ending boolean;
+    noted integer;
 BEGIN
+    SELECT array_agg(c.id), array_agg(c.n), bool_or(c.ending) INTO bodies, rows, ending
+      FROM (SELECT d.messages__id AS id, count(*)::integer AS n, bool_or(d.status IN ('DELETE', 'BOUNCE')) AS ending
+              FROM departed d GROUP BY d.messages__id ORDER BY d.messages__id) AS c;
+    IF bodies IS NULL THEN
+        RETURN NULL;
+    END IF;
     -- DELETE and BOUNCE are the end of a row. Whoever takes it out and puts it back in one transaction, to get round the
     -- trigger on UPDATE, meets this note in queue_arrived; whoever puts it back first meets it here. It is empty for every
     -- other way a row can leave.
-    IF EXISTS (SELECT FROM departed WHERE status IN ('DELETE', 'BOUNCE')) THEN
+    IF ending THEN
         IF EXISTS (SELECT FROM queue q WHERE q.id = ANY (ARRAY(SELECT d.id FROM departed d WHERE d.status IN ('DELETE', 'BOUNCE')))) THEN
             RAISE EXCEPTION 'a queue row that was to be deleted or bounced cannot stay as another'
                 USING ERRCODE = 'check_violation', HINT = 'see pillarbox.status_transitions';
@@ -61,13 +91,18 @@ BEGIN
         PERFORM set_config('pillarbox.ended', concat_ws(',', nullif(current_setting('pillarbox.ended', true), ''),
             (SELECT string_agg(id::text, ',') FROM departed WHERE status IN ('DELETE', 'BOUNCE'))), true);
     END IF;
-    SELECT array_agg(c.id ORDER BY c.id), array_agg(c.n ORDER BY c.id) INTO bodies, rows
-      FROM (SELECT messages__id AS id, count(*)::integer AS n FROM departed GROUP BY 1) AS c;
-    IF bodies IS NULL THEN
-        RETURN NULL;
-    ELSIF current_setting('pillarbox.moved', true) = 'yes' THEN
+    IF current_setting('pillarbox.moved', true) = 'yes' THEN
         PERFORM refcount_anew(bodies);
-    ELSE
+        RETURN NULL;
+    END IF;
+    WITH gone AS (
+        DELETE FROM refcounts r USING unnest(bodies, rows) AS c(id, n)
+         WHERE r.messages__id = ANY (bodies) AND r.messages__id = c.id AND r.refcount <= c.n RETURNING r.messages__id
+    )
+    INSERT INTO released SELECT messages__id, clock_timestamp() FROM gone
+        ON CONFLICT (messages__id) DO UPDATE SET ts = EXCLUDED.ts;
+    GET DIAGNOSTICS noted = ROW_COUNT;
+    IF noted <> cardinality(bodies) THEN
         PERFORM refcount_down(bodies, rows);
     END IF;
     RETURN NULL;

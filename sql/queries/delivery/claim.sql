@@ -13,12 +13,12 @@
 -- Each class is one scan, its ORDER BY exactly its index; MATERIALIZED keeps the planner from running a LIMIT twice.
 -- The floors, one for each class, keep the scans off the dead entries at the lower ends of their indexes (see
 -- queued/claiming/claim.py). The scan of suspects has none: its index holds little, and it is begun once a full pass.
--- The bounds of next_retry stand in a SELECT, so that PostgreSQL estimates them alike whether it plans for these values or
--- for any: it then keeps the plan. Seen as values they make each plan look better than the kept one when much mail is
--- deferred, and every claim is planned anew, which takes longer than the claim.
+-- A part of a statement costs whether or not it finds a row, so there are no more of them than needed: no bound stands in a
+-- SELECT of its own, since daemons keep one plan for all values anyway (connection_walk), and `due` counts no class. It reads them
+-- in order, and only as many rows as there are places: bulk mail is locked last, and only where a place is left.
 -- `suspects` true takes what two claims in a row have lost, else everything but that: what kills its worker is thus tried
 -- by itself, not with a batch of innocents. It has a scan of its own, whose index holds only what was lost before. The
--- parameter too stands in a SELECT: the scans that are not wanted are not begun, and the plan is one for both.
+-- scans that are not wanted are not begun.
 -- `token` is random: numbers of a sequence are given again once a standby that lagged is promoted, and would let the result of
 -- one claim settle another. `leaf` tells which rows lie together (queued/claiming/leaves.py).
 -- {unanswered} says which rows a claim of this worker took whose answer was lost with the connection: no attempt has begun them
@@ -31,28 +31,28 @@
 WITH urgent_kept AS MATERIALIZED (
     SELECT id FROM pillarbox.queue
      WHERE status = 'DELIVER' AND priority > 0 AND last_error IS NOT NULL AND ({where})
-       AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
-       AND next_retry >= (SELECT coalesce(%(floor_urgent_retried)s::timestamptz, '-infinity'))
+       AND next_retry <= coalesce(%(now)s::timestamptz, now())
+       AND next_retry >= coalesce(%(floor_urgent_retried)s::timestamptz, '-infinity')
        AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered} OR {ended})
-       AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
+       AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT %(suspects)s::boolean
      ORDER BY next_retry, id LIMIT least(%(retried)s, %(batch)s)
        FOR NO KEY UPDATE SKIP LOCKED
 ), urgent_fresh AS MATERIALIZED (
     SELECT id, token, worker, last_retry FROM pillarbox.queue
      WHERE status = 'DELIVER' AND priority > 0 AND last_error IS NULL AND ({where})
-       AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
-       AND next_retry >= (SELECT coalesce(%(floor_urgent)s::timestamptz, '-infinity'))
+       AND next_retry <= coalesce(%(now)s::timestamptz, now())
+       AND next_retry >= coalesce(%(floor_urgent)s::timestamptz, '-infinity')
        AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered} OR {ended})
-       AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
+       AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT %(suspects)s::boolean
      ORDER BY next_retry, id LIMIT %(batch)s - (SELECT count(*) FROM urgent_kept)
        FOR NO KEY UPDATE SKIP LOCKED
 ), urgent_retried AS MATERIALIZED (
     SELECT id, token, worker, last_retry FROM pillarbox.queue
      WHERE status = 'DELIVER' AND priority > 0 AND last_error IS NOT NULL AND ({where})
-       AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
-       AND next_retry >= (SELECT coalesce(%(floor_urgent_retried)s::timestamptz, '-infinity'))
+       AND next_retry <= coalesce(%(now)s::timestamptz, now())
+       AND next_retry >= coalesce(%(floor_urgent_retried)s::timestamptz, '-infinity')
        AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered} OR {ended})
-       AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
+       AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT %(suspects)s::boolean
      ORDER BY next_retry, id LIMIT %(batch)s - (SELECT count(*) FROM urgent_fresh)
        FOR NO KEY UPDATE SKIP LOCKED
 ), urgent AS MATERIALIZED (
@@ -64,53 +64,52 @@ WITH urgent_kept AS MATERIALIZED (
 ), kept AS MATERIALIZED (
     SELECT id FROM pillarbox.queue
      WHERE status = 'DELIVER' AND priority = 0 AND last_error IS NOT NULL AND ({where})
-       AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
-       AND next_retry >= (SELECT coalesce(%(floor_retried)s::timestamptz, '-infinity'))
+       AND next_retry <= coalesce(%(now)s::timestamptz, now())
+       AND next_retry >= coalesce(%(floor_retried)s::timestamptz, '-infinity')
        AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered} OR {ended})
-       AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
+       AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT %(suspects)s::boolean
      ORDER BY next_retry, id LIMIT (%(retried)s * (%(batch)s - (SELECT places FROM sure)) + floor(random() * %(batch)s)::integer) / greatest(%(batch)s, 1)
        FOR NO KEY UPDATE SKIP LOCKED
 ), ordinary AS MATERIALIZED (
     SELECT id, token, worker, last_retry FROM pillarbox.queue
      WHERE status = 'DELIVER' AND priority = 0 AND last_error IS NULL AND ({where})
-       AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
-       AND next_retry >= (SELECT coalesce(%(floor)s::timestamptz, '-infinity'))
+       AND next_retry <= coalesce(%(now)s::timestamptz, now())
+       AND next_retry >= coalesce(%(floor)s::timestamptz, '-infinity')
        AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered} OR {ended})
-       AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
+       AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT %(suspects)s::boolean
      ORDER BY next_retry, id LIMIT %(batch)s - (SELECT places FROM sure) - (SELECT count(*) FROM kept)
        FOR NO KEY UPDATE SKIP LOCKED
 ), retried AS MATERIALIZED (
     SELECT id, token, worker, last_retry FROM pillarbox.queue
      WHERE status = 'DELIVER' AND priority = 0 AND last_error IS NOT NULL AND ({where})
-       AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
-       AND next_retry >= (SELECT coalesce(%(floor_retried)s::timestamptz, '-infinity'))
+       AND next_retry <= coalesce(%(now)s::timestamptz, now())
+       AND next_retry >= coalesce(%(floor_retried)s::timestamptz, '-infinity')
        AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered} OR {ended})
-       AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
+       AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT %(suspects)s::boolean
      ORDER BY next_retry, id LIMIT %(batch)s - (SELECT places FROM sure) - (SELECT count(*) FROM ordinary)
        FOR NO KEY UPDATE SKIP LOCKED
 ), bulk AS MATERIALIZED (
     SELECT id, token, worker, last_retry FROM pillarbox.queue
      WHERE status = 'DELIVER' AND priority < 0 AND ({where})
-       AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
-       AND next_retry >= (SELECT coalesce(%(floor_bulk)s::timestamptz, '-infinity'))
+       AND next_retry <= coalesce(%(now)s::timestamptz, now())
+       AND next_retry >= coalesce(%(floor_bulk)s::timestamptz, '-infinity')
        AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered} OR {ended})
-       AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
-     ORDER BY next_retry, id LIMIT greatest(0, %(batch)s - (SELECT count(*) FROM urgent) - (SELECT count(*) FROM ordinary)
-           - (SELECT count(*) FROM retried))
+       AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT %(suspects)s::boolean
+     ORDER BY next_retry, id LIMIT %(batch)s
        FOR NO KEY UPDATE SKIP LOCKED
 ), suspect AS MATERIALIZED (
     SELECT id, token, worker, last_retry FROM pillarbox.queue
      WHERE status = 'DELIVER' AND lost_count > 0 AND ({where})
-       AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
+       AND next_retry <= coalesce(%(now)s::timestamptz, now())
        AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()) OR {unanswered} OR {ended})
-       AND lost_count + (token IS NOT NULL)::integer >= 2 AND (SELECT %(suspects)s::boolean)
+       AND lost_count + (token IS NOT NULL)::integer >= 2 AND %(suspects)s::boolean
      ORDER BY sign(priority) DESC, next_retry, id LIMIT %(batch)s
        FOR NO KEY UPDATE SKIP LOCKED
 ), due AS MATERIALIZED (
     SELECT id AS due_id, CASE WHEN NOT {unanswered} THEN token END AS lost_token, worker AS lost_worker, last_retry AS lost_since
-      FROM ((SELECT * FROM urgent LIMIT %(batch)s - (SELECT count(*) FROM ordinary) - (SELECT count(*) FROM retried))
-            UNION ALL SELECT * FROM ordinary UNION ALL SELECT * FROM retried UNION ALL SELECT * FROM bulk
+      FROM (SELECT * FROM ordinary UNION ALL SELECT * FROM retried UNION ALL SELECT * FROM urgent UNION ALL SELECT * FROM bulk
             UNION ALL SELECT * FROM suspect) AS classes
+     LIMIT %(batch)s
 ), taken AS (
     UPDATE pillarbox.queue q
        SET token = %(token)s::bigint, worker = %(worker)s, retry_count = q.retry_count + (NOT {unanswered})::integer,

@@ -145,6 +145,43 @@ SELECT coalesce(%(now)s::timestamptz, now()), id, messages__id, retry_count, tok
     AS r(id, messages__id, retry_count, token, partid, transportid, jobid, senderdomain, recipientdomain, size, remote, outcome, scope,
          uncertain, reply_code, reply_enhanced, reply_text, seconds, tls, source, conversation)
 
+-- name: result_record_success_if_claimed
+-- Records the results of a batch of attempts that all succeeded and notify no sender, as result_record_if_claimed does: the same fence,
+-- the same rows, the same answer. Most batches are such. PostgreSQL prepares every part of a statement each time, also those
+-- that find no row: without the parts for deferrals and notices it takes a fifth less of its time for a single result.
+--
+-- OFFSET 0 keeps the message's header a look for each recipient along the primary key, in place of a join with all messages.
+WITH finished AS (
+    DELETE FROM pillarbox.queue q
+     USING ROWS FROM (
+               unnest(%(id)s::bigint[], %(messages__id)s::uuid[], %(token)s::bigint[], %(remote)s::text[], %(outcome)s::text[], %(scope)s::text[],
+                      %(uncertain)s::boolean[], %(reply_code)s::integer[], %(reply_enhanced)s::text[], %(reply_text)s::text[],
+                      %(seconds)s::float8[], %(tls)s::text[], %(source)s::text[]),
+               generate_series(1, cardinality(%(id)s::bigint[])))
+        AS r(claimed_id, claimed_message, claimed_token, remote, outcome, scope, uncertain, reply_code, reply_enhanced, reply_text, seconds,
+             tls, source, number)
+     WHERE q.id = ANY(%(id)s::bigint[]) AND {among}
+       AND q.id = r.claimed_id AND q.messages__id = r.claimed_message AND q.token = r.claimed_token
+    RETURNING q.*, r.*
+), archived AS (
+    INSERT INTO pillarbox.archive (id, messages__id, actionid, finished, result, ts, senderip, serverid, saslusername, senderlocalpart,
+                                   senderdomain, recipientlocalpart, recipientdomain, size, metadata, transportid, jobid, priority,
+                                   retry_count, last_error, worker, msgid, subject)
+    SELECT id, messages__id, actionid, coalesce(%(now)s::timestamptz, now()), 'success', ts, senderip, serverid, saslusername,
+           senderlocalpart, senderdomain, recipientlocalpart, recipientdomain, size, metadata, transportid, jobid, priority, retry_count,
+           last_error, worker, msgid, subject
+      FROM finished LEFT JOIN LATERAL (SELECT m.msgid, m.subject FROM pillarbox.messages m WHERE m.id = messages__id OFFSET 0) AS header ON true
+), tried AS (
+    INSERT INTO pillarbox.attempts (ts, queue__id, messages__id, retry_count, token, worker, partid, transportid, jobid, senderdomain,
+                                    recipientdomain, size, remote, outcome, scope, uncertain, reply_code, reply_enhanced, reply_text, duration,
+                                    tls, source)
+    SELECT coalesce(%(now)s::timestamptz, now()), id, messages__id, retry_count, claimed_token, %(worker)s, metadata->>'_partid',
+           transportid, jobid, senderdomain, recipientdomain, size, remote, outcome, scope, uncertain, reply_code, reply_enhanced,
+           reply_text, make_interval(secs => seconds), tls, source
+      FROM finished
+)
+SELECT id, claimed_token AS token, false AS kept FROM finished
+
 -- name: result_recorded_before
 -- Which of these results are recorded already, by a statement whose answer was lost on its way, and whether the claim was
 -- still ours then: who took it over has written an attempt of its own for the same token.

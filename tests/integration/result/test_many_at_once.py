@@ -40,6 +40,7 @@ def _recorded(claimed: list[Claimed], *, again: bool) -> dict[str, Any]:
 
 STATEMENTS = {
     "result_record_if_claimed": lambda claimed: _recorded(claimed, again=False),
+    "result_record_success_if_claimed": lambda claimed: _recorded(claimed, again=False),
     "result_record_if_claimed, deferred": lambda claimed: _recorded(claimed, again=True),
     "claim_extend_if_ours": lambda claimed: fence(claimed) | {"lease": timedelta(minutes=15)},
     "claim_park_if_ours": lambda claimed: (
