@@ -70,6 +70,7 @@ class Collector:
                 try:
                     connection = await database.connect(self._conninfo, "pillarbox collect")
                     try:
+                        await database.keep_plans(connection)
                         await database.fetch(connection, "collect_patience")
                         events.answered()
                         pause = _FIRST_PAUSE

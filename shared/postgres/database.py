@@ -376,10 +376,16 @@ def hang_up(connection: Connection) -> None:
 async def _configure(connection: Connection) -> None:
     """The settings that every connection of a pool gets once."""
     await _mind_pooler(connection)
+    await keep_plans(connection)
     if not is_pooled(connection):
-        await fetch(connection, "connection_walk")
         await fetch(connection, "connection_patience")
     events.answered()
+
+
+async def keep_plans(connection: Connection) -> None:
+    """Plan each statement once, by indexes, for whatever values it gets; behind a pooler each is planned as it comes."""
+    if not is_pooled(connection):
+        await fetch(connection, "connection_walk")
 
 
 async def _look(connection: Connection) -> None:

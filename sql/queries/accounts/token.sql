@@ -23,11 +23,12 @@ UPDATE {schema}.tokens t SET collected_at = extract(epoch FROM now())
 RETURNING t.id, t.action::text AS action, t.secret, t.code, t.expires_at, t.created_at, a.email, a.login, a.language
 
 -- name: token_waiting
--- How many tokens could be collected now, counted up to `most`.
+-- How many tokens could be collected now, counted up to `most`. The account is looked up for each token, as in token_collect: PostgreSQL may join all accounts, also those whose tokens were collected long ago.
 SELECT count(*) AS waiting FROM (
-    SELECT FROM {schema}.tokens t JOIN {schema}.accounts a ON a.id = t.account
+    SELECT FROM {schema}.tokens t
      WHERE t.collected_at IS NULL AND t.consumed_at IS NULL AND t.expires_at > extract(epoch FROM now())::integer
-       AND (t.action = 'password_recovery' AND a.status = 'active' OR t.action = 'activation' AND a.status = 'provisioned')
+       AND (SELECT a.status FROM {schema}.accounts a WHERE a.id = t.account)
+           = CASE t.action WHEN 'password_recovery' THEN 'active' ELSE 'provisioned' END::{schema}.account_status
      LIMIT %(most)s) AS waits
 
 -- name: token_installation

@@ -25,7 +25,9 @@ from collect.wake import listen
 from shared.config.collect.settings import AccountMail
 from shared.postgres import account_schema
 from shared.postgres import database as door
+from shared.postgres.queries import filled_query, numbered, query
 from shared.security.account_token import verify
+from tests.fixtures.database.plans import nodes
 from tests.fixtures.waiting import PATIENCE, eventually
 
 if TYPE_CHECKING:
@@ -237,6 +239,43 @@ async def test_the_account_s_language_chooses_the_templates(accounts_beside_queu
         "Welcome",
         "Welcome",
     ]
+
+
+async def test_collecting_is_planned_once(accounts_beside_queue: Accounts) -> None:
+    """For the values of each batch it took as long to plan as to run."""
+
+    class Asking(Queue):
+        async def hand_over(self, connection: Any, tokens: Any) -> None:
+            text = """SELECT sum(custom_plans)::integer, sum(generic_plans)::integer FROM pg_prepared_statements
+                       WHERE statement LIKE '%SKIP LOCKED%'"""
+            plans.append(await (await connection.execute(text)).fetchone())
+            await super().hand_over(connection, tokens)
+
+    accounts = accounts_beside_queue
+    plans: list[tuple[int, int]] = []
+    for number in range(3):
+        accounts.add(f"user{number}")
+    async with collecting(accounts.uri, accounts.schema, Asking(composer()), least=1):
+        await eventually(lambda: len(queued(accounts.uri)) == 3, "all are queued")
+    assert plans
+    assert [custom for custom, _ in plans] == [0] * len(plans)
+    assert plans[-1][1] == len(plans)
+
+
+def test_counting_what_waits_reads_no_token_that_was_collected(accounts_beside_queue: Accounts) -> None:
+    accounts = accounts_beside_queue
+    accounts.sql("INSERT INTO accounts (email, login) SELECT n || '@example.com', n FROM generate_series(1, 4000) AS n")
+    accounts.sql("ALTER TABLE tokens DISABLE TRIGGER USER; UPDATE tokens SET collected_at = 1 WHERE id <= 2000")
+    accounts.sql("ANALYZE accounts, tokens")
+    accounts.sql(query("connection_walk"))
+    text, _ = numbered(filled_query("token_waiting", schema=accounts.schema))
+    accounts.sql(f"PREPARE asked AS {text.decode()}")
+    [[[plan]]] = accounts.sql("EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE asked (10)")
+    looked = [
+        node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
+        for node in nodes(plan["Plan"])
+    ]
+    assert max(looked) <= 10
 
 
 async def test_polling_finds_tokens_without_a_notification(accounts_beside_queue: Accounts) -> None:
