@@ -135,7 +135,8 @@ class Collector:
         return len(tokens)
 
     async def _mark(self, connection: database.Connection) -> list[Token]:
-        rows = await database.fetch_filled(connection, "token_collect", self._parts, keep=True, most=self._pace.size)
+        most = self._pace.size
+        rows = await database.fetch_filled(connection, "token_collect", self._parts, keep=True, octets=True, most=most)
         return in_order(rows)
 
 

@@ -236,29 +236,47 @@ async def fetch_octets(source: Connection, name: str, /, **values: Any) -> list[
 
 
 async def fetch_filled(
-    source: Connection, name: str, parts: Mapping[str, str], /, *, keep: bool = False, **values: Any
+    source: Connection,
+    name: str,
+    parts: Mapping[str, str],
+    /,
+    *,
+    keep: bool = False,
+    octets: bool = False,
+    **values: Any,
 ) -> list[Row]:
     """Run the query `name` with these parts in it (shared.postgres.queries.filled_query); rows as named tuples.
 
     `keep`: the same text comes again, and planning it costs more than running it: have it prepared from the first time.
+    `octets`: in the binary format, as `fetch_octets`.
     """
     prepare = True if keep and not is_pooled(source) else None
-    return await _fetch(source, filled_query(name, **parts), values, prepare=prepare)
+    return await _fetch(source, filled_query(name, **parts), values, prepare=prepare, octets=octets)
 
 
 async def _fetch(
-    source: Connection, text: LiteralString, values: Mapping[str, Any] | None, *, prepare: bool | None = None
+    source: Connection,
+    text: LiteralString,
+    values: Mapping[str, Any] | None,
+    *,
+    prepare: bool | None = None,
+    octets: bool = False,
 ) -> list[Row]:
     """The driver reads a long text again at each call, which takes longer than to number its parameters once."""
     _refuse_pipeline(source)
     if values and len(text) > _LONG:
         numbered_text, names = numbered(text)
         async with psycopg.AsyncRawCursor(source, row_factory=_named) as raw:
-            await raw.execute(numbered_text, [values[name] for name in names], prepare=prepare)
-            return await raw.fetchall() if raw.description else []
+            await raw.execute(numbered_text, [values[name] for name in names], prepare=prepare, binary=octets)
+            return await raw.fetchall() if _has_rows(raw) else []
     async with source.cursor(row_factory=_named) as cursor:
-        await cursor.execute(text, values, prepare=prepare)
-        return await cursor.fetchall() if cursor.description else []
+        await cursor.execute(text, values, prepare=prepare, binary=octets)
+        return await cursor.fetchall() if _has_rows(cursor) else []
+
+
+def _has_rows(cursor: psycopg.AsyncCursor[Any]) -> bool:
+    """Whether the statement returns rows, perhaps none. `description` says so too, but describes each column first."""
+    return cursor.rownumber is not None
 
 
 def _named(cursor: psycopg.AsyncCursor[Any]) -> Callable[[Sequence[Any]], Row]:
@@ -383,7 +401,7 @@ async def _configure(connection: Connection) -> None:
 
 
 async def keep_plans(connection: Connection) -> None:
-    """Plan each statement once, by indexes, for whatever values it gets; behind a pooler each is planned as it comes."""
+    """Plan each statement once, by indexes, whatever its values; behind a pooler each is planned as it comes."""
     if not is_pooled(connection):
         await fetch(connection, "connection_walk")
 
