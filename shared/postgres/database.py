@@ -229,10 +229,7 @@ async def fetch_where(
 
 async def fetch_octets(source: Connection, name: str, /, **values: Any) -> list[Row]:
     """As `fetch`, in the binary format: as text a bytea has two octets for each one, which both sides pay for."""
-    _refuse_pipeline(source)
-    async with source.cursor(row_factory=_named, binary=True) as cursor:
-        await cursor.execute(query(name), values)
-        return await cursor.fetchall()
+    return await _fetch(source, query(name), values, octets=True)
 
 
 async def fetch_filled(

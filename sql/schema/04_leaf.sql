@@ -5,8 +5,8 @@
 SET LOCAL search_path = pillarbox;
 
 -- Counts recipients that have arrived, and refuses those that may not begin as they do. Every message pays for each statement
--- here, so one looks at all that mostly is so: recipients that begin as DELIVER, which is legal, of bodies that this
--- transaction has written (see refcount_up; nobody else sees such a body, so none need be locked).
+-- here, so the first one checks the usual case: all recipients begin as DELIVER, which is legal, and this transaction wrote
+-- all bodies. No other transaction sees such a body, so it needs no lock; the other bodies are left to refcount_up.
 CREATE FUNCTION queue_arrived() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp SET enable_seqscan = off AS $$
 DECLARE

@@ -13,9 +13,9 @@
 -- Each class is one scan, its ORDER BY exactly its index; MATERIALIZED keeps the planner from running a LIMIT twice.
 -- The floors, one for each class, keep the scans off the dead entries at the lower ends of their indexes (see
 -- queued/claiming/claim.py). The scan of suspects has none: its index holds little, and it is begun once a full pass.
--- A part of a statement costs whether or not it finds a row, so there are no more of them than needed: no bound stands in a
--- SELECT of its own, since daemons keep one plan for all values anyway (connection_walk), and `due` counts no class. It reads them
--- in order, and only as many rows as there are places: bulk mail is locked last, and only where a place is left.
+-- PostgreSQL prepares every part of a statement each time, also a part that then finds no row. So the bounds are plain
+-- expressions and not SELECTs: daemons keep one plan for all values (connection_walk). And `due` counts no class: it reads the
+-- classes in order, up to the number of places. Bulk mail comes last, so a claim locks it only if a place is left.
 -- `suspects` true takes what two claims in a row have lost, else everything but that: what kills its worker is thus tried
 -- by itself, not with a batch of innocents. It has a scan of its own, whose index holds only what was lost before. The
 -- scans that are not wanted are not begun.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from queued.metrics import Queue
 from shared.postgres import database
 from shared.postgres.queries import where_query
+from tests.fixtures.database.plans import nodes, rows_read
 from tests.fixtures.database.results import WORKER
 from tests.fixtures.peers.proxy import relaying
 from tests.fixtures.waiting import PATIENCE, eventually
@@ -67,9 +68,7 @@ async def test_a_worker_counts_its_own_rows_only(factory: Factory) -> None:
 
 def read_by(plan: dict[str, Any]) -> int:
     """How many rows a plan's scans have read, those that a filter removed included."""
-    own = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
-    below = sum(read_by(each) for each in plan.get("Plans", ()))
-    return int(own if "Relation Name" in plan else 0) + below
+    return sum(rows_read(node) for node in nodes(plan) if "Relation Name" in node)
 
 
 async def test_no_more_rows_than_the_bound_are_read(factory: Factory) -> None:
