@@ -125,7 +125,7 @@ class Acting:
         last = asked.last or ("" if asked.ids else str(plan.counted.last))
         names = ("reason", "quarantine", "for", "priority", "transport", "partition", "to")
         return self._site.page(
-            "act", session, status=HTTPStatus.UNPROCESSABLE_ENTITY if error else HTTPStatus.OK,
+            "queue/act", session, status=HTTPStatus.UNPROCESSABLE_ENTITY if error else HTTPStatus.OK,
             asked=asked._replace(last=last), verb=VERBS[asked.verb], wanted=plan.wanted, first=first, error=error,
             size=format_size(plan.counted.bytes), given={name: form.one(name) for name in names},
         )  # fmt: skip

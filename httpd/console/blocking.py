@@ -61,7 +61,7 @@ class Blocking:
         more = urlencode({"after": rows[_PAGE - 1].target}) if len(rows) > _PAGE else None
         asked_for = block.is_asked_for(await self._site.service.files.smtpd())
         return self._site.page(
-            "blocked", session, blocked=rows[:_PAGE], more=more, new=query.one("new"), asked_for=asked_for
+            "review/blocked", session, blocked=rows[:_PAGE], more=more, new=query.one("new"), asked_for=asked_for
         )
 
     async def ask(self, request: Request) -> Response:
@@ -98,7 +98,7 @@ class Blocking:
             access = await admit(connection, settings)
             shown = await held.message(connection, access, str(number(str(request.path_params["id"]))))
         return self._site.page(
-            "block", session, status=HTTPStatus.UNPROCESSABLE_ENTITY if error else HTTPStatus.OK, mail=shown,
+            "review/block", session, status=HTTPStatus.UNPROCESSABLE_ENTITY if error else HTTPStatus.OK, mail=shown,
             error=error, reason=form.one("reason"), spans=_SPANS, asked_for=block.is_asked_for(settings),
             whole=may(session, "operate"),
         )  # fmt: skip

@@ -56,9 +56,15 @@ class Digest:
                 access = await admit(connection, await self._site.service.files.smtpd())
                 shown = await held.message(connection, access, str(link.recipient))
         except (NotThere, NotNow) as gone:
-            return self._site.page("gone", None, status=HTTPStatus.CONFLICT, others=[], why=gone.reason)
+            return self._site.page("review/gone", None, status=HTTPStatus.CONFLICT, others=[], why=gone.reason)
         return self._site.page(
-            "digest", None, mail=shown, link=token, person=link.principal, expires=expires, text=shown.text[:_TEXT]
+            "review/digest",
+            None,
+            mail=shown,
+            link=token,
+            person=link.principal,
+            expires=expires,
+            text=shown.text[:_TEXT],
         )
 
     async def decide(self, request: Request) -> Response:
@@ -77,9 +83,9 @@ class Digest:
                 plan = await act.plan(connection, change, kept.words)
                 done = await act.act(connection, By(reason="decided from the digest"), plan)
         except (NotThere, NotNow) as gone:
-            return self._site.page("gone", None, status=HTTPStatus.CONFLICT, others=[], why=gone.reason)
+            return self._site.page("review/gone", None, status=HTTPStatus.CONFLICT, others=[], why=gone.reason)
         return self._site.page(
-            "digest_done", None, done=done, verb=change.verb, said=change.said, person=link.principal
+            "review/digest_done", None, done=done, verb=change.verb, said=change.said, person=link.principal
         )
 
     def _acting(self, person: str) -> AbstractAsyncContextManager[database.Connection]:

@@ -8,7 +8,7 @@ See: https://jinja.palletsprojects.com; https://www.w3.org/TR/CSP3/.
 
 from __future__ import annotations
 
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import jinja2
@@ -45,7 +45,8 @@ STATIC: Final = {
     "live.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
-_ROOM: Final = files("httpd.console")
+_ROOM: Final = Path(__file__).parent
+_TEMPLATES: Final = _ROOM / "templates"
 
 
 class Pages:
@@ -54,7 +55,10 @@ class Pages:
     def __init__(self) -> None:
         self._environment = jinja2.Environment(
             loader=jinja2.DictLoader(
-                {each.name: each.read_text(encoding="utf-8") for each in (_ROOM / "templates").iterdir()}
+                {
+                    each.relative_to(_TEMPLATES).as_posix(): each.read_text(encoding="utf-8")
+                    for each in _TEMPLATES.rglob("*.html")
+                }
             ),
             autoescape=True,
             undefined=jinja2.StrictUndefined,
@@ -92,8 +96,8 @@ class Pages:
 
 
 def template(name: str) -> str:
-    """A template as it is written."""
-    return (_ROOM / "templates" / name).read_text(encoding="utf-8")
+    """A template as it is written; `name`: with its room, such as review/mail.html."""
+    return (_TEMPLATES / name).read_text(encoding="utf-8")
 
 
 def seen(path: str) -> RedirectResponse:

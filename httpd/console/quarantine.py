@@ -99,7 +99,7 @@ class Quarantine:
         session = await self._site.signed_in(request, "review")
         async with self._site.visitors.acting(session) as connection:
             every = await held.quarantines(connection, await self._access(connection))
-        return self._site.page("quarantines", session, quarantines=[each for each in every if each.may])
+        return self._site.page("review/quarantines", session, quarantines=[each for each in every if each.may])
 
     async def mail(self, request: Request) -> Response:
         """Held mail that fits a condition, in order of arrival."""
@@ -116,11 +116,11 @@ class Quarantine:
                 found = await held.mail(connection, asking, after=after, limit=PAGE + 1)
         except (ConditionError, Refused) as error:
             values["error"] = error.reason if isinstance(error, Refused) else str(error)
-            return self._site.page("mail", session, status=HTTPStatus.UNPROCESSABLE_ENTITY, **values)
+            return self._site.page("review/mail", session, status=HTTPStatus.UNPROCESSABLE_ENTITY, **values)
         values["mail"] = found[:PAGE]
         if len(found) > PAGE:
             values["more"] = urlencode({"condition": condition, "after": found[PAGE - 1].id})
-        return self._site.page("mail", session, **values)
+        return self._site.page("review/mail", session, **values)
 
     async def message(self, request: Request) -> Response:
         """One held message, read safely."""
@@ -154,7 +154,7 @@ class Quarantine:
             "frame": frame,
             "html": shown_part,
         }
-        return self._site.page("message", session, chosen=int(part) if part else None, **values)
+        return self._site.page("review/message", session, chosen=int(part) if part else None, **values)
 
     async def body(self, request: Request) -> Response:
         """The HTML of a part, for a frame of a page; the address says who may see it."""
@@ -208,7 +208,7 @@ class Quarantine:
                 audit, released, rescanned = await one(connection, these, checks, by, release=bool(form.one("release")))
         finally:
             await checks.close()
-        return self._site.page("rescanned", session, id=id_, audit=audit, released=released, rescanned=rescanned)
+        return self._site.page("review/rescanned", session, id=id_, audit=audit, released=released, rescanned=rescanned)
 
     async def preview(self, request: Request) -> Response:
         """What a decision would be made about."""
@@ -256,7 +256,7 @@ class Quarantine:
         values |= {"grace": await self._grace()}
         values |= {"first": first, "others": others, "reason": form.one("reason"), "error": error}
         status = HTTPStatus.UNPROCESSABLE_ENTITY if error else HTTPStatus.OK
-        return self._site.page("decide", session, status=status, **values)
+        return self._site.page("review/decide", session, status=status, **values)
 
     async def _grace(self) -> str:
         """For how long a body stays that no recipient needs any more; empty where this host has no queued.yaml."""
@@ -269,7 +269,7 @@ class Quarantine:
         """The page for mail that is held no more: who decided what."""
         async with self._site.visitors.acting(session) as connection:
             others = await decided.decisions(connection, ids)
-        return self._site.page("gone", session, status=HTTPStatus.CONFLICT, others=others, why=error.reason)
+        return self._site.page("review/gone", session, status=HTTPStatus.CONFLICT, others=others, why=error.reason)
 
     async def _access(self, connection: database.Connection) -> Access:
         return await admit(connection, await self._site.service.files.smtpd())

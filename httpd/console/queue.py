@@ -127,11 +127,11 @@ class Queue:
                 values["count"] = await self._count(session, asking, len(found) if not after else None, left)
         except (ConditionError, Refused) as error:
             values["error"] = error.reason if isinstance(error, Refused) else str(error)
-            return self._site.page("queue", session, status=HTTPStatus.UNPROCESSABLE_ENTITY, **values)
+            return self._site.page("queue/mail", session, status=HTTPStatus.UNPROCESSABLE_ENTITY, **values)
         except database.CANCELLED:
             values["error"] = TOO_LONG
-            return self._site.page("queue", session, status=HTTPStatus.SERVICE_UNAVAILABLE, **values)
-        return self._site.page("queue", session, **values)
+            return self._site.page("queue/mail", session, status=HTTPStatus.SERVICE_UNAVAILABLE, **values)
+        return self._site.page("queue/mail", session, **values)
 
     async def keep(self, request: Request) -> Response:
         """Keep a condition and its grouping under a name, for this person; or forget it."""
@@ -157,7 +157,7 @@ class Queue:
             events = await history.trace(connection, id_, _EVENTS)
         own = [each for each in events if str(each.id) == id_]
         return self._site.page(
-            "recipient", session, id=id_, seen=row, tries=row.tries if row else [], events=own,
+            "queue/recipient", session, id=id_, seen=row, tries=row.tries if row else [], events=own,
             others=sorted({each.id for each in events} - {int(id_)}), verbs=VERBS,
         )  # fmt: skip
 

@@ -112,7 +112,7 @@ class SignIn:
         token = query_of(request).one("token")
         async with self._site.service.pool.connection() as connection:
             person, expires = await sign_in.link_of(connection, token)
-        return self._site.page("link", None, link=token, person=person, expires=expires, error="")
+        return self._site.page("account/link", None, link=token, person=person, expires=expires, error="")
 
     async def use_link(self, request: Request) -> Response:
         """Choose the password."""
@@ -127,7 +127,7 @@ class SignIn:
             if problems.of(error).status_code != HTTPStatus.UNPROCESSABLE_ENTITY:
                 raise
             values = {"link": token, "person": person, "expires": expires, "error": error.reason}
-            return self._site.page("link", None, status=HTTPStatus.UNPROCESSABLE_ENTITY, **values)
+            return self._site.page("account/link", None, status=HTTPStatus.UNPROCESSABLE_ENTITY, **values)
         answer = seen("/console/")
         set_cookie(request, answer, cookie)
         return answer
@@ -137,7 +137,7 @@ class SignIn:
         session = await self._site.signed_in(request)
         async with self._site.visitors.acting(session) as connection:
             sessions = await sign_in.own(connection)
-        return self._site.page("account", session, sessions=sessions)
+        return self._site.page("account/sessions", session, sessions=sessions)
 
     async def sign_out(self, request: Request) -> Response:
         """End this session."""
@@ -172,8 +172,8 @@ class SignIn:
     ) -> Response:
         provider = self._site.visitors.provider(request)
         answer = self._site.page(
-            "sign_in", None, status=HTTPStatus.OK if problem is None else problem.status_code, after=_own(after),
-            name=name, error="" if problem is None else str(problem.detail),
+            "account/sign_in", None, status=HTTPStatus.OK if problem is None else problem.status_code,
+            after=_own(after), name=name, error="" if problem is None else str(problem.detail),
             provider="" if provider is None else urlsplit(provider.issuer).netloc,
             ask=urlencode({"next": _own(after)}), end=end,
         )  # fmt: skip

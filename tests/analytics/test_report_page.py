@@ -21,7 +21,7 @@ from scripts.analytics.report.sections import SECTIONS, Report
 from scripts.analytics.report.text import as_document, print_tables, written
 from scripts.output.commands import COMMANDS
 from tests.fixtures.analytics.history import MONDAY
-from tests.fixtures.peers.chromium import chromium
+from tests.fixtures.peers.web.chromium import chromium
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTILE = "\"><script>document.title='broken'</script><img src=http://127.0.0.1:9/x onerror=alert(1)>\u202e\x00'`"

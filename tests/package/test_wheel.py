@@ -31,6 +31,7 @@ CARRIED: Final = (
     f"{_DATA}/deploy/prometheus-alerts.yml",
     "sql/schema/03_queue.sql",
     "collect/templates/en/activation.html",
+    "httpd/console/templates/review/mail.html",
     "pillarbox-0.1.0.dist-info/licenses/LICENSE",
 )
 _PYTHONS: Final = ("python3.12", "python3.13", "python3.14")

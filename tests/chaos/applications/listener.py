@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from queued.webhooks.signature import new_secret
-from tests.fixtures.peers.hooks import Hooks
+from tests.fixtures.peers.web.hooks import Hooks
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import httpx
 import yaml
 
 from tests.fixtures.database.accounts import aged
-from tests.fixtures.peers.scrape import Samples, samples
+from tests.fixtures.peers.web.scrape import Samples, samples
 from tests.fixtures.waiting import eventually
 from tests.integration.accounts.test_accounts_command import count, daemon, write
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.fixtures.daemons.benchmarks import run
-from tests.fixtures.peers.chromium import chromium
+from tests.fixtures.peers.web.chromium import chromium
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -29,7 +29,7 @@ from shared.postgres.embedded import embedded
 from shared.security.account_token import sign_bound
 from tests.fixtures.database.operating import ROOT, write_config
 from tests.fixtures.database.reviewing import hold
-from tests.fixtures.peers.http_peer import HttpPeer, verdict
+from tests.fixtures.peers.web.http_peer import HttpPeer, verdict
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def shown_rule() -> dict[str, Any]:
     """The list and the rule as pages show them, without waiting for answers that are kept."""
-    found: dict[str, Any] = yaml.safe_load(re.sub(r"</?pre[^>]*>", "", template("block_rule.html")))
+    found: dict[str, Any] = yaml.safe_load(re.sub(r"</?pre[^>]*>", "", template("review/block_rule.html")))
     found["policy"]["lists"][0]["keep"] = "1ms"
     return found
 

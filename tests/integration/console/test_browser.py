@@ -14,7 +14,7 @@ from playwright.async_api import expect
 from httpd.console.body import HEADERS
 from tests.fixtures.daemons.console import PASSWORD, link, set_password
 from tests.fixtures.database.reviewing import hold
-from tests.fixtures.peers.chromium import browsing
+from tests.fixtures.peers.web.chromium import browsing
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:

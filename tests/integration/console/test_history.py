@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from playwright.async_api import expect
 
 from tests.fixtures.daemons.console import PASSWORD, path_of, post, set_password, signed_in
-from tests.fixtures.peers.chromium import browsing
+from tests.fixtures.peers.web.chromium import browsing
 
 if TYPE_CHECKING:
     from tests.fixtures.daemons.api import Api

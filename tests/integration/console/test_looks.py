@@ -18,8 +18,8 @@ from tests.fixtures.daemons.api import Api
 from tests.fixtures.daemons.console import PASSWORD, post, set_password, signed_in
 from tests.fixtures.database.operating import write_config
 from tests.fixtures.database.reviewing import hold
-from tests.fixtures.peers.chromium import browsing
-from tests.fixtures.peers.http_peer import HttpPeer, verdict
+from tests.fixtures.peers.web.chromium import browsing
+from tests.fixtures.peers.web.http_peer import HttpPeer, verdict
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

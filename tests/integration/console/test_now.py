@@ -16,8 +16,8 @@ from playwright.async_api import expect
 
 from tests.fixtures.daemons.api import Api
 from tests.fixtures.daemons.console import PASSWORD, set_password, signed_in
-from tests.fixtures.peers.chromium import browsing
 from tests.fixtures.peers.free_port import free_port
+from tests.fixtures.peers.web.chromium import browsing
 from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:

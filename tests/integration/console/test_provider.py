@@ -18,8 +18,8 @@ from shared.config.httpd.oidc import HttpdOidc
 from shared.config.httpd.settings import HttpdConfig
 from tests.fixtures.daemons.api import Api
 from tests.fixtures.daemons.console import PASSWORD, path_of, post, set_password, signed_in
-from tests.fixtures.peers.chromium import browsing
-from tests.fixtures.peers.oidc_provider import AUDIENCE, Provider, signed
+from tests.fixtures.peers.web.chromium import browsing
+from tests.fixtures.peers.web.oidc_provider import AUDIENCE, Provider, signed
 
 if TYPE_CHECKING:
     from pathlib import Path

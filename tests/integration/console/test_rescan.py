@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tests.fixtures.daemons.api import Api
 from tests.fixtures.daemons.console import post, signed_in
 from tests.fixtures.database.reviewing import hold
-from tests.fixtures.peers.http_peer import HttpPeer, verdict
+from tests.fixtures.peers.web.http_peer import HttpPeer, verdict
 
 if TYPE_CHECKING:
     from tests.fixtures.daemons.system import System

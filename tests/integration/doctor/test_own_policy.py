@@ -14,7 +14,7 @@ from queued.tls.mta_sts_fetch import Fetcher
 from shared.config.queued.routing import Dns
 from shared.config.queued.transport_tls import TransportTls
 from tests.fixtures.peers.fake_dns import SERVFAIL, FakeDns
-from tests.fixtures.peers.policy_host import PolicyHost, answer, policy
+from tests.fixtures.peers.web.policy_host import PolicyHost, answer, policy
 
 if TYPE_CHECKING:
     from operate.doctor.checks import Finding

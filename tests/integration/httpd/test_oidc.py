@@ -19,7 +19,7 @@ from httpd.access.tokens import ProviderAway, TokenRefused, Tokens
 from shared.config.httpd.oidc import HttpdOidc
 from shared.config.httpd.settings import HttpdConfig
 from tests.fixtures.daemons.api import Api
-from tests.fixtures.peers.oidc_provider import AUDIENCE, Provider, Signer, signed
+from tests.fixtures.peers.web.oidc_provider import AUDIENCE, Provider, Signer, signed
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from tests.fixtures.daemons.api import Api
 from tests.fixtures.database.operating import write_config
 from tests.fixtures.database.principals import close
 from tests.fixtures.database.reviewing import hold
-from tests.fixtures.peers.http_peer import HttpPeer, verdict
+from tests.fixtures.peers.web.http_peer import HttpPeer, verdict
 
 if TYPE_CHECKING:
     from tests.fixtures.daemons.system import System

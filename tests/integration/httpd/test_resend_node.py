@@ -1,7 +1,7 @@
 """test_resend_node — Resend's own Node library sends once under a key, in batches and later, and reads our errors
 
 Owns: proofs about httpd/routes/emails.py.
-See: tests/fixtures/peers/resend_node/use.cjs; test_resend.py, for Python's.
+See: tests/fixtures/peers/web/resend_node/use.cjs; test_resend.py, for Python's.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import tests.fixtures.peers
-from tests.fixtures.peers.npm import installed
+import tests.fixtures.peers.web
+from tests.fixtures.peers.web.npm import installed
 
 if TYPE_CHECKING:
     from tests.fixtures.daemons.api import Api
 
-SCRIPT: Final = Path(tests.fixtures.peers.__path__[0]) / "resend_node" / "use.cjs"
+SCRIPT: Final = Path(tests.fixtures.peers.web.__path__[0]) / "resend_node" / "use.cjs"
 MAIL: Final[dict[str, Any]] = {
     "from": "Shop <shop@example.com>",
     "to": ["ann@example.net"],

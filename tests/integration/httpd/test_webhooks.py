@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from standardwebhooks.webhooks import Webhook
 
 from tests.fixtures.database.operating import write_config
-from tests.fixtures.peers.http_peer import HttpPeer
+from tests.fixtures.peers.web.http_peer import HttpPeer
 
 if TYPE_CHECKING:
     from tests.fixtures.daemons.api import Api

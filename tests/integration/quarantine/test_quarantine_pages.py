@@ -20,7 +20,7 @@ from shared.config.smtpd.quarantine import Quarantine
 from shared.config.yaml_source import load_yaml
 from tests.fixtures.database.logins import name_of
 from tests.fixtures.database.reviewing import hold
-from tests.fixtures.peers.http_peer import HttpPeer, verdict
+from tests.fixtures.peers.web.http_peer import HttpPeer, verdict
 
 if TYPE_CHECKING:
     from tests.fixtures.database.factory import Factory

@@ -12,8 +12,8 @@ import pytest
 
 from tests.fixtures.database.operating import killed
 from tests.fixtures.database.reviewing import hold
-from tests.fixtures.peers.http_peer import CLOSE, HttpPeer, verdict
 from tests.fixtures.peers.rspamd import GTUBE
+from tests.fixtures.peers.web.http_peer import CLOSE, HttpPeer, verdict
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:

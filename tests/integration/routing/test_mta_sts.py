@@ -20,8 +20,8 @@ from tests.fixtures.daemons.routed import Routed, routing
 from tests.fixtures.heard import until
 from tests.fixtures.peers.fake_dns import SERVFAIL, FakeDns
 from tests.fixtures.peers.free_port import free_port
-from tests.fixtures.peers.policy_host import PolicyHost, answer, leading_to, policy
 from tests.fixtures.peers.tls_peer import TlsPeer, server_context
+from tests.fixtures.peers.web.policy_host import PolicyHost, answer, leading_to, policy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

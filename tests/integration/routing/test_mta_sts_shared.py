@@ -16,7 +16,7 @@ from queued.routing.route import Hop
 from shared.config.queued.settings import QueuedConfig
 from tests.fixtures.heard import until
 from tests.fixtures.peers.fake_dns import FakeDns
-from tests.fixtures.peers.policy_host import PolicyHost, answer, leading_to, policy
+from tests.fixtures.peers.web.policy_host import PolicyHost, answer, leading_to, policy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

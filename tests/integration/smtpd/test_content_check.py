@@ -18,7 +18,7 @@ from smtpd.policy.engine import CheckResult
 from smtpd.policy.session import Envelope
 from tests.fixtures.heard import until
 from tests.fixtures.peers.free_port import free_port
-from tests.fixtures.peers.http_peer import CLOSE, DEAF, HANG, RESET, HttpPeer, verdict
+from tests.fixtures.peers.web.http_peer import CLOSE, DEAF, HANG, RESET, HttpPeer, verdict
 from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:

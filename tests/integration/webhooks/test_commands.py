@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.fixtures.database.factory import Factory
-    from tests.fixtures.peers.hooks import Hooks
+    from tests.fixtures.peers.web.hooks import Hooks
 
     type Make = Callable[[], Awaitable[Hooks]]
     type Command = Callable[..., tuple[int, str, str]]

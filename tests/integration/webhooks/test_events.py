@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from shared.mail.outcome import Outcome
     from tests.fixtures.database.factory import Factory
-    from tests.fixtures.peers.hooks import Hooks
+    from tests.fixtures.peers.web.hooks import Hooks
     from tests.fixtures.queue.hooked import Hook
 
     type Make = Callable[[], Awaitable[Hooks]]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from queued.webhooks.endpoint import Target
-    from tests.fixtures.peers.hooks import Hooks
+    from tests.fixtures.peers.web.hooks import Hooks
 
 
 @contextmanager

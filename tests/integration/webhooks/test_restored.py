@@ -22,7 +22,7 @@ from tests.fixtures.servers.postgres import LEAVES
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from tests.fixtures.peers.hooks import Hooks
+    from tests.fixtures.peers.web.hooks import Hooks
     from tests.fixtures.servers.postgres import ServerUnderTest
 
 _PG_DUMP: Final = Path("/usr/lib/postgresql/15/bin/pg_dump")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from tests.fixtures.peers.certificates import Authority
-    from tests.fixtures.peers.hooks import Hooks
+    from tests.fixtures.peers.web.hooks import Hooks
 
 
 @pytest.mark.parametrize("name", ["hooks.test", "other.test"])

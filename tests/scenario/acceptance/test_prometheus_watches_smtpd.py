@@ -19,7 +19,7 @@ from shared.postgres.embedded import embedded
 from tests.fixtures.daemons.serving import Dialogue
 from tests.fixtures.daemons.submit import numbered
 from tests.fixtures.daemons.system import System
-from tests.fixtures.peers.scrape import got, scraped
+from tests.fixtures.peers.web.scrape import got, scraped
 from tests.fixtures.servers.postgres import LEAVES, temporary_var
 from tests.fixtures.waiting import eventually
 

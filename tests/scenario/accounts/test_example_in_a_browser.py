@@ -22,7 +22,7 @@ from scripts.sink.store import Store
 from shared.postgres.embedded import embedded
 from tests.fixtures.daemons.running_up import Up
 from tests.fixtures.daemons.system import ROOT
-from tests.fixtures.peers.chromium import browsing, chromium
+from tests.fixtures.peers.web.chromium import browsing, chromium
 from tests.fixtures.servers.postgres import temporary_var
 from tests.fixtures.waiting import PATIENCE, eventually
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.fixtures.daemons.submit import Books
     from tests.fixtures.daemons.system import System
-    from tests.fixtures.peers.hooks import Hooks
+    from tests.fixtures.peers.web.hooks import Hooks
 
 MESSAGES = 60
 

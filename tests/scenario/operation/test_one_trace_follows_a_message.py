@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.fixtures.daemons.submit import numbered
-from tests.fixtures.peers.collector import Collector
+from tests.fixtures.peers.web.collector import Collector
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from tests.fixtures.daemons.submit import Books
-    from tests.fixtures.peers.hooks import Hooks
+    from tests.fixtures.peers.web.hooks import Hooks
 
 BEFORE, WAITING = 20, 10  # messages that 15 delivered, and that 18 finds in the queue
 _ADMINISTRATOR: Final = "pillarbox"

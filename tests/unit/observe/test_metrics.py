@@ -27,7 +27,7 @@ from shared.observe.metrics import OTHER, ProcessCounts, by_destination, by_repl
 from shared.observe.metrics_totals import Reading, Totals
 from shared.observe.queued_table import FEEDS, METRICS, QUEUED, VARYING
 from shared.observe.smtpd_table import SMTPD
-from tests.fixtures.peers.scrape import Samples, samples
+from tests.fixtures.peers.web.scrape import Samples, samples
 from tests.layout.sources import PACKAGES, python_files, tree
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from scripts.dev.peers import find_peer
-from tests.fixtures.peers.scrape import scraped
+from tests.fixtures.peers.web.scrape import scraped
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.fixtures.daemons.submit import Books
     from tests.fixtures.daemons.system import System
-    from tests.fixtures.peers.scrape import Samples
+    from tests.fixtures.peers.web.scrape import Samples
 
 RULES: Final = Path(__file__).parents[3] / "deploy" / "prometheus-alerts.yml"
 ALERT: Final = "PillarboxMailUnserved"
