@@ -58,6 +58,8 @@ SMALL: Final = {
 }
 #: Java's second compiler pays off after a minute of work.
 _BRIEF: Final = "-XX:TieredStopAtLevel=1"
+#: And then for what runs for each row: by Java's own thresholds it took a third of a report, half of it for plans.
+_LATER: Final = "-XX:CompileThresholdScaling=3"
 #: Classes that pip has installed need no verification, which takes a sixth of a short run.
 UNVERIFIED: Final = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 
@@ -103,6 +105,8 @@ def settings(master: str, memory: str | None, cores: int, free: int, *, small: b
         collector = "-XX:+UseSerialGC" if cores <= _FEW else "-XX:+UseParallelGC"
         chosen |= {
             "spark.sql.shuffle.partitions": str(cores),
+            # Planning again between the stages of a query finds nothing better for as many partitions as cores.
+            "spark.sql.adaptive.enabled": "false",
             "spark.driver.memory": memory or f"{max(_SMALLEST, min(_LARGEST, free // 4)) >> 20}m",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
@@ -114,7 +118,7 @@ def settings(master: str, memory: str | None, cores: int, free: int, *, small: b
             "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",
             # Java does not know TMPDIR.
             "spark.driver.extraJavaOptions": " ".join(
-                [collector, UNVERIFIED, *([_BRIEF] if small else []), f'"-Djava.io.tmpdir={tempfile.gettempdir()}"']
+                [collector, UNVERIFIED, _BRIEF if small else _LATER, f'"-Djava.io.tmpdir={tempfile.gettempdir()}"']
             ),
         }
         if small:

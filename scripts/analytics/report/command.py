@@ -133,10 +133,11 @@ def make(
                 progress.tell(done[0], key)
 
     with understood(), _history(spark, asked) as (attempts, archive):
-        found = counting.tables(attempts, archive, asked.top + 1) | {"sizes": _sizes(spark, asked)}
-        counted = terminal.Progress("report: counting", len(found), "tables").tell if progress is not None else _untold
-        with counting.kept(found, counted) as given:
-            rows = compute(spark, given, asked.top, on_section)
+        sizes = {"sizes": _sizes(spark, asked)}
+        counted = terminal.Progress("report: counting", counting.COUNTED, "tables")
+        told = counted.tell if progress is not None else _untold
+        with counting.kept(attempts, archive, asked.top + 1, told) as given:
+            rows = compute(spark, given | sizes, asked.top, on_section)
     since, until = (datetime.combine(day, time(), UTC) for day in (asked.since, asked.until))
     cut = {key for key, found in rows.items() if _is_cut(key, found, asked.top)}
     shown = {key: found[: asked.top] if key in cut else found for key, found in rows.items()}

@@ -1,6 +1,7 @@
 """count_archive — counts finished recipients by what the analyses need, with Spark
 
-Owns: the small tables counted from the archive, and the refusals that count against an address.
+Owns: the groups that the archive is counted in, the small tables that are made of these groups, and the refusals that
+    count against an address.
 Guarantees: pure, DataFrame in and DataFrames out. Each finished recipient is counted in exactly one row of `waits`, and
     in one of `delivered` if it was delivered to one of the largest destinations. Mail that finished before its receipt
     (a clock jumped) is counted in `jumps` and has no time. An address is in `refusals` only until it accepts mail
@@ -35,64 +36,67 @@ _POLICY: Final = r"(?:^|[^\d.])5\.7\.\d"
 _HELD: Final = r'"_quarantineid"|"_holdreason"'
 
 
-def tables(archive: DataFrame, top: int) -> dict[str, DataFrame]:
-    """The tables of these recipients; times by destination only for the `top` ones with the most deliveries."""
+def grouped(archive: DataFrame) -> dict[str, DataFrame]:
+    """The groups of these recipients, by name; each reads the rows once."""
+    return {"finished": _finished(archive), "refused": _refused(archive)}
+
+
+def tables(groups: dict[str, DataFrame], archive: DataFrame, top: int) -> dict[str, DataFrame]:
+    """The tables of these groups, by name; times by destination only for the `top` ones with the most deliveries."""
+    finished, held = groups["finished"], archive.where(f.col("metadata").rlike(_HELD))
     return {
-        "waits": _waits(archive),
-        "delivered": _delivered(archive, top),
-        "held": archive.where(f.col("metadata").rlike(_HELD))
-        .groupBy("metadata", "result")
-        .agg(f.count("*").alias("recipients")),
-        "refusals": _refusals(archive),
+        "waits": finished.groupBy("transportid", "result", _seconds()).agg(
+            f.sum("recipients").alias("recipients"), f.sum("jumps").alias("jumps")
+        ),
+        "delivered": _delivered(finished, top),
+        "held": held.groupBy("metadata", "result").agg(f.count("*").alias("recipients")),
+        "refusals": _refusals(groups["refused"], archive),
     }
 
 
-def two_digits(seconds: Column) -> Column:
-    """Positive numbers to two significant digits: 0.12, 3.4, 170."""
-    power = f.pow(f.lit(10.0), f.floor(f.log10(seconds)))
-    return f.round(f.floor(seconds / power * 10 + 0.5) / 10 * power, 3)
+def _refusals(refused: DataFrame, archive: DataFrame) -> DataFrame:
+    """Those of the refused addresses that accepted no mail after the last refusal."""
+    taken = (
+        archive.where(f.col("result") == "success")
+        .join(f.broadcast(refused.select(*_ADDRESS)), list(_ADDRESS), "left_semi")
+        .groupBy(*_ADDRESS)
+        .agg(f.max("finished").alias("last_taken"))
+    )
+    both = refused.join(f.broadcast(taken), list(_ADDRESS), "left")
+    later = f.coalesce(f.col("last_taken") >= f.col("last_refused"), f.lit(False))
+    return both.where(~later).drop("last_taken")
 
 
-def _took() -> Column:
-    """Microseconds from receipt to result."""
-    return f.unix_micros("finished") - f.unix_micros("ts")
+def _finished(archive: DataFrame) -> DataFrame:
+    """Recipients by transport, result, destination, and the time from receipt to result, to two digits."""
+    took = f.unix_micros("finished") - f.unix_micros("ts")
+    seconds = f.greatest(took / 1e6, f.lit(0.01))
+    power = f.floor(f.log10(seconds))
+    digits = f.floor(seconds / f.pow(f.lit(10.0), power) * 10 + 0.5)  # 10 to 100; _seconds() makes the number of it
+    keys = [f.when(took >= 0, part).alias(name) for part, name in ((digits, "digits"), (power, "power"))]
+    return archive.groupBy("transportid", "result", "recipientdomain", *keys).agg(
+        f.count("*").alias("recipients"), f.count_if(took < 0).alias("jumps")
+    )
 
 
 def _seconds() -> Column:
-    """The time to two digits; NULL where the clock jumped."""
-    return f.when(_took() >= 0, two_digits(f.greatest(_took() / 1e6, f.lit(0.01))))
+    """The time, such as 0.12, 3.4 or 170; NULL where the clock jumped."""
+    return f.round(f.col("digits") / 10 * f.pow(f.lit(10.0), "power"), 3).alias("seconds")
 
 
-def _waits(archive: DataFrame) -> DataFrame:
-    return archive.groupBy("transportid", "result", _seconds().alias("seconds")).agg(
-        f.count("*").alias("recipients"), f.count_if(_took() < 0).alias("jumps")
+def _delivered(finished: DataFrame, top: int) -> DataFrame:
+    done = finished.where((f.col("result") == "success") & f.col("digits").isNotNull())
+    timed = done.groupBy(domain("recipientdomain").alias("recipientdomain"), _seconds()).agg(
+        f.sum("recipients").alias("recipients")
     )
-
-
-def _delivered(archive: DataFrame, top: int) -> DataFrame:
-    done = archive.where((f.col("result") == "success") & (_took() >= 0))
-    normal = domain("recipientdomain")
-    each = (
-        done.groupBy("recipientdomain")
-        .agg(f.count("*").alias("recipients"))
-        .groupBy(normal.alias("name"))
-        .agg(f.sum("recipients").alias("all"), f.collect_list("recipientdomain").alias("spellings"))
-    )
+    all_ = timed.groupBy("recipientdomain").agg(f.sum("recipients").alias("all"))
     # rank() gives equals the same place, so ties with the last one are included.
-    place = f.rank().over(Window.orderBy(f.desc("all")))
-    largest = each.withColumn("place", place).where(f.col("place") <= top)
-    spellings = largest.select(f.explode("spellings").alias("recipientdomain"))
-    # Times only of these: all domains by time would be as many rows as there are domains times a hundred.
-    raw = (
-        done.join(f.broadcast(spellings), "recipientdomain", "left_semi")
-        .groupBy("recipientdomain", _seconds().alias("seconds"))
-        .agg(f.count("*").alias("recipients"))
-    )
-    return raw.groupBy(normal.alias("recipientdomain"), "seconds").agg(f.sum("recipients").alias("recipients"))
+    largest = all_.withColumn("place", f.rank().over(Window.orderBy(f.desc("all")))).where(f.col("place") <= top)
+    return timed.join(f.broadcast(largest), "recipientdomain", "left_semi")
 
 
-def _refusals(archive: DataFrame) -> DataFrame:
-    """Refusals, except for policy or reputation, by address, of those that accepted no mail after the last one."""
+def _refused(archive: DataFrame) -> DataFrame:
+    """Refusals, except for policy or reputation, by address, of those addresses that a report can name."""
     reply = f.coalesce("last_error", f.lit(""))
     failed = archive.where((f.col("result") == "failed") & ~reply.rlike(_POLICY))
     found = failed.groupBy(*_ADDRESS).agg(
@@ -103,14 +107,4 @@ def _refusals(archive: DataFrame) -> DataFrame:
     )
     long = f.octet_length("recipientlocalpart") > LONGEST_LOCAL
     marked = found.withColumn("absurd", long | unusable("recipientdomain"))
-    # Only the addresses to report are looked up again.
-    wanted = marked.where((f.col("no_such") > 0) | (f.col("refusals") >= ENOUGH) | f.col("absurd"))
-    taken = (
-        archive.where(f.col("result") == "success")
-        .join(f.broadcast(wanted.select(*_ADDRESS)), list(_ADDRESS), "left_semi")
-        .groupBy(*_ADDRESS)
-        .agg(f.max("finished").alias("last_taken"))
-    )
-    both = wanted.join(taken, list(_ADDRESS), "left")
-    later = f.coalesce(f.col("last_taken") >= f.col("last_refused"), f.lit(False))
-    return both.where(~later).drop("last_taken")
+    return marked.where((f.col("no_such") > 0) | (f.col("refusals") >= ENOUGH) | f.col("absurd"))

@@ -30,6 +30,17 @@ _DAYS = 4
 _TOP = 20
 
 
+def test_progress_has_one_step_for_each_group_and_table(spark: SparkSession) -> None:
+    from scripts.analytics.report import counting  # noqa: PLC0415 - loads Spark
+    from scripts.analytics.source.columns import HISTORIES  # noqa: PLC0415 - loads Arrow
+
+    attempts, archive = (spark.createDataFrame([], HISTORIES[name].spark()) for name in ("attempts", "archive"))
+    done: list[int] = []
+    with counting.kept(attempts, archive, _TOP, done.append) as found:
+        assert all(frame.storageLevel.useMemory for name, frame in found.items() if name not in ("hours", "paces"))
+    assert done == list(range(1, counting.COUNTED + 1))
+
+
 def test_the_report_answers_as_postgresql_does(spark: SparkSession, factory: Factory) -> None:
     from scripts.analytics.generate.command import generate  # noqa: PLC0415 - loads Arrow
     from scripts.analytics.report.questions import ask  # noqa: PLC0415

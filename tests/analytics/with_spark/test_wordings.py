@@ -69,11 +69,11 @@ def test_the_wording_of_a_rough_text_is_that_of_the_reply(spark: SparkSession) -
 @pytest.mark.parametrize("table", ["destinations", "senders", "campaigns", "days", "by_hour", "replies"])
 def test_texts_are_made_normal_after_equal_ones_were_counted_together(spark: SparkSession, table: str) -> None:
     """Spark would make one step of two, and apply patterns to each of ten million rows."""
-    from scripts.analytics.report.count_attempts import tables  # noqa: PLC0415
+    from scripts.analytics.report.count_attempts import grouped, tables  # noqa: PLC0415
     from scripts.analytics.source.columns import HISTORIES  # noqa: PLC0415
 
     rows = spark.createDataFrame([], HISTORIES["attempts"].spark())
-    plan = tables(rows)[table]._jdf.queryExecution().optimizedPlan().toString()
+    plan = tables(grouped(rows))[table]._jdf.queryExecution().optimizedPlan().toString()
     assert plan.count("Aggregate [") == 2, plan
 
 

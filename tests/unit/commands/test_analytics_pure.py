@@ -71,7 +71,7 @@ def test_a_local_spark_compiles_nothing_for_little_history_and_a_cluster_keeps_i
     always = f"-XX:+UseSerialGC {session.UNVERIFIED}"
     assert chosen["spark.driver.extraJavaOptions"] == f"{always} -XX:TieredStopAtLevel=1 {place}"
     assert "spark.sql.codegen.wholeStage" not in usual
-    assert usual["spark.driver.extraJavaOptions"] == f"{always} {place}"
+    assert usual["spark.driver.extraJavaOptions"] == f"{always} -XX:CompileThresholdScaling=3 {place}"
     for master in ("spark://cluster:7077", "sc://server"):
         assert session.settings(master, None, 2, 1 << 30, small=True) == session.settings(master, None, 2, 1 << 30)
 
