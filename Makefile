@@ -1,6 +1,6 @@
 # Pillarbox: the commands for development. Needs make, git and a Python; the rest is installed into .venv and .tools.
 .DEFAULT_GOAL := help
-.PHONY: help install demo up bench bench-accounts bench-analytics bench-core bench-smtpd bench-flow bench-http bench-long-queue bench-poisoned bench-web bench-webhooks attack chaos chaos-apart chaos-mutants soak test test-all test-fast test-web test-operators test-postgres15 check format lock java package-test compose-test systemd-test docs sbom audit deb peers clean ready-demo ready-test ready-docs
+.PHONY: help install demo up bench bench-accounts bench-analytics bench-core bench-smtpd bench-flow bench-http bench-long-queue bench-poisoned bench-web bench-webhooks attack chaos chaos-apart chaos-mutants soak test test-all test-fast test-web test-operators test-postgres15 check check-types check-layout format lock java package-test compose-test systemd-test docs sbom audit deb peers clean ready-demo ready-test ready-docs
 
 PY := .venv/bin/python
 PYTEST := JAVA_HOME="$(CURDIR)/.tools/java" $(PY) -m pytest
@@ -11,8 +11,9 @@ AT_ONCE := -n $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) ))) --dist loa
 # Connect are started, every command of its pages runs as a process with a Java of its own, and streams are killed.
 HEAVY := tests/chaos tests/integration/bench tests/package $(addprefix tests/analytics/,test_pages.py with_spark/test_cluster.py with_spark/test_stream_killed.py)
 POSTGRES15 := /usr/lib/postgresql/15/bin/postgres
-# The tests that query PostgreSQL also run on its oldest supported version; the other folders do not depend on it.
-ASKS_POSTGRES := $(addprefix tests/integration/,accounts claim client commands doctor login maintenance pacing pages partitions quarantine queue result schema settings spool)
+# The tests that query PostgreSQL also run on its oldest supported version; the other folders do not depend on it, and the
+# pages of docs/ are commands whose statements these folders run.
+ASKS_POSTGRES := $(addprefix tests/integration/,accounts claim client commands doctor login maintenance pacing partitions quarantine queue result schema settings spool)
 PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
 SOURCES := $(wildcard smtpd queued collect shared operate httpd scripts sql clients tests conftest.py)
 export PYTHON
@@ -139,9 +140,14 @@ test-postgres15: ready-test  ## run the tests that query PostgreSQL on Debian's 
 	@PILLARBOX_TEST_POSTGRES=debian15 $(PY) -m pytest $(AT_ONCE) $(ASKS_POSTGRES) $(ARGS)
 
 check: ready-test  ## check format, lint, strict types and layout
+	@$(MAKE) --no-print-directory -j 2 check-types check-layout
+
+check-types:
+	@$(PY) -m mypy
+
+check-layout:
 	@$(PY) -m ruff format --check $(SOURCES)
 	@$(PY) -m ruff check $(SOURCES)
-	@$(PY) -m mypy
 	@$(PY) -m pytest -q tests/layout tests/unit/pages/test_reference_pages.py
 
 format: ready-test  ## format the code and apply lint's fixes
