@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _KEY = "cafebabe" * 8
 _FOREVER = "3600000"  # a batch timeout that no test reaches
+_HAS_COUNTED = """SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database()
+                     AND application_name = 'pillarbox collect' AND state = 'idle' AND query LIKE '%AS waiting FROM%'"""
 
 
 class Lines:
@@ -119,6 +121,8 @@ async def test_a_full_batch_goes_at_once_and_the_rest_waits_until_it_is_full(
 ) -> None:
     variables = {"MAILROOM_BATCH_TIMEOUT": _FOREVER, "MAILROOM_HEALTHCHECK_INTERVAL": _FOREVER}
     async with collecting(accounts, tmp_path, MAILROOM_BATCH_LIMIT="3", **variables) as lines:
+        # Until it has counted what waits, it would take these for tokens from before its start.
+        await eventually(lambda: accounts.one(_HAS_COUNTED), "it counts what waits")
         with accounts.connection.transaction():  # one notification for all of them, which mailroom counts as one
             for number in range(5):
                 accounts.add(f"user{number}")
