@@ -12,22 +12,19 @@ import asyncio
 import json
 import os
 import sys
-from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
-from tests.fixtures.daemons.submit import DOMAINS, numbered
+from tests.fixtures.daemons.submit import DOMAINS, Tap
 from tests.fixtures.database.operating import Pillarbox, killed, printed_by, write_config
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from scripts.demo.sample_mail import Sample
     from tests.fixtures.daemons.submit import Books
     from tests.fixtures.daemons.system import System
 
@@ -51,19 +48,6 @@ SELECT md5(n::text)::uuid, 'HOLD', 'h-' || n, 'origin.example', 'r', (%s::text[]
                           '_quarantineid', CASE n %% 2 WHEN 0 THEN 'keep' ELSE 'drop' END)
   FROM generate_series(1, %s) AS n
 """
-
-
-@dataclass
-class Tap:
-    """Numbered mail until it is turned off."""
-
-    open: bool = True
-
-    def __iter__(self) -> Iterator[Sample]:
-        for sample in numbered(1_000_000):
-            if not self.open:
-                return
-            yield sample
 
 
 class Timed:

@@ -16,15 +16,13 @@ import pytest
 
 from queued.claiming.claim import NO_FLOORS, NOTHING_LOST
 from shared.postgres import database
-from tests.fixtures.daemons.submit import numbered
+from tests.fixtures.daemons.submit import Tap
 from tests.fixtures.database.partitions import configure, pillarbox
 from tests.fixtures.servers.postgres import LEAVES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from scripts.demo.sample_mail import Sample
     from tests.fixtures.daemons.submit import Books
     from tests.fixtures.daemons.system import System
 
@@ -39,19 +37,6 @@ CHANGES = (
     ("merge", "a", "b", "456", "into", "all"),
     ("apply",),
 )
-
-
-@dataclass
-class Tap:
-    """Numbered mail until it is turned off."""
-
-    open: bool = True
-
-    def __iter__(self) -> Iterator[Sample]:
-        for sample in numbered(1_000_000):
-            if not self.open:
-                return
-            yield sample
 
 
 @dataclass
