@@ -187,6 +187,7 @@ async def connect(uri: str) -> database.Connection:
     steps=[("suppress add", ["a.example", "b.example"]), ("worker",), ("suppress remove", "a.example"), ("undo", 1)]
 )
 @example(steps=[("schedule enable", "daily"), ("worker",), ("schedule remove", "daily"), ("worker",)])
+@example(steps=[("schedule add", "weekly"), ("worker",), ("schedule enable", "weekly")])
 def test_each_undo_gives_back_what_is_as_its_command_left_it_and_nothing_else(
     tables: Settings, steps: list[tuple[Any, ...]]
 ) -> None:
