@@ -39,7 +39,7 @@ WORKDIR /var/lib/pillarbox
 COPY config config
 RUN mkdir -p lake var/workers
 # A daemon whose `metrics.listen` has this port. /healthy, never /ready: while PostgreSQL is away a worker holds results in
-# memory. What is no daemon runs with --no-healthcheck.
+# memory. Commands that are not daemons run with --no-healthcheck.
 ENV PILLARBOX_HEALTHY=http://127.0.0.1:9464/healthy
 HEALTHCHECK --interval=5s --timeout=5s --retries=6 --start-period=60s \
   CMD ["python3", "-c", "import os, urllib.request; urllib.request.urlopen(os.environ['PILLARBOX_HEALTHY'], timeout=4)"]

@@ -150,7 +150,7 @@ def of(error: Exception) -> HTTPException:
 
 
 def _of_ours(error: Exception) -> Problem:
-    """The problem that an error is which is no refusal: in what was asked for, of the system, or a fault."""
+    """The problem for an error that is not a refusal: a fault of the request, of the system, or our own."""
     if isinstance(error, PillarboxError):
         of_system = error.exit_status in _OF_SYSTEM
         return unavailable() if of_system else Problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error))

@@ -65,7 +65,7 @@ class Service:
         return client_address(peer, forwarded, self.config.proxy.networks)
 
     async def caller(self, request: Request) -> Caller:
-        """Who asks; Problem 401 or 429."""
+        """The caller of a request; Problem 401 or 429."""
         request.state.address = address = self.address(request)
         caller = await self.keys.caller(request.headers.get("authorization"), address)
         request.state.caller = caller

@@ -28,4 +28,4 @@ class NotNow(Refused):
 
 
 class NotAllowed(Refused):
-    """Who asks may not do this."""
+    """The caller may not do this."""

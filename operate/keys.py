@@ -75,7 +75,7 @@ async def add(
     """Make a key for a principal; scopes: None is all that its roles have a use for."""
     rows = await database.fetch(connection, "key_roles", principal=principal)
     if not rows:
-        why = f"there is no principal {show(principal)}"
+        why = f"principal {show(principal)} does not exist"
         raise NotThere(why, f"PRINCIPAL: {why}; `pillarbox principal list` shows them")
     useful = [scope for scope, roles in SCOPES.items() if not roles.isdisjoint(rows[0].roles)]
     granted = useful if scopes is None else [scope for scope in SCOPES if scope in scopes]
@@ -114,6 +114,6 @@ async def revoke(
     async with changing(connection, by, Asked("key revoke", prefix), dry_run=dry_run) as change:
         rows = await database.fetch(connection, "key_revoke", prefix=prefix)
         if not rows:
-            why = f"there is no key {show(prefix)}"
+            why = f"key {show(prefix)} does not exist"
             raise NotThere(why, f"PREFIX: {why}; `pillarbox key list` shows them")
     return change.preview or ApiKeyRevoked(audit=change.audit, prefix=rows[0].prefix, principal=rows[0].principal)

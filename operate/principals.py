@@ -63,7 +63,7 @@ async def disable(connection: database.Connection, by: By, name: str, *, disable
     """Let a principal do nothing any more, or everything again."""
     values = json.dumps({"disabled": disabled})
     if not await changed(connection, by, "change", "principal_change", name, values=values):
-        raise NotThere(f"there is no principal {show(name)}")
+        raise NotThere(f"principal {show(name)} does not exist")
 
 
 async def changed(

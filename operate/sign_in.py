@@ -86,7 +86,7 @@ async def link(connection: database.Connection, principal: str, keep: timedelta,
         if not known:
             [admins] = await database.fetch(connection, "web_admins")
             if admins.any:
-                why = f"there is no principal {show(principal)}"
+                why = f"principal {show(principal)} does not exist"
                 raise NotThere(why, f"NAME: {why}; `pillarbox principal add` adds one")
             await database.fetch(connection, "principal_add", name=principal, values=json.dumps(_FIRST))
         elif known[0].kind != "person":

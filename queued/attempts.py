@@ -2,10 +2,10 @@
 
 Owns: the attempts under way: body and signature, the watch over progress, and what the end says about the destination.
 Guarantees: every recipient of a delivery that was admitted ends in exactly one way: its result handed to the
-    recorder, parked, given back, or left to whoever has claimed it since. An attempt that gets nowhere for as long as
-    its time limits together allow, or that as a whole takes longer than `timeout.attempt`, is cut off (attempt.stuck);
-    where the final dot was out its recipients are uncertain. Our own faults neither stop the worker nor lose mail, and
-    never bounce it.
+    recorder, parked, given back, or left to the worker that has claimed it since. An attempt that gets nowhere for
+    as long as its time limits together allow, or that as a whole takes longer than `timeout.attempt`, is cut off
+    (attempt.stuck); where the final dot was out its recipients are uncertain. Our own faults neither stop the worker
+    nor lose mail, and never bounce it.
 See: queued/admission/gates.py, what comes before; docs/explanation/pacing.md.
 """
 
@@ -127,7 +127,7 @@ class Attempts:
                 if isinstance(ended, list):
                     said = verdict(ended)
         except TimeoutError:
-            # Whoever claims the rows next writes the attempt that has no result.
+            # The next worker that claims the rows writes the attempt that has no result.
             events.emit("claim.ended", id=delivery[0].message_id, recipients=len(delivery))
             self._in_flight.leave(delivery)
             ended = []

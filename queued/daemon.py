@@ -208,7 +208,7 @@ class _Daemon:
         events.emit("daemon.reloaded")
 
     async def _stop(self) -> None:
-        """Give back what is not begun, and end what is, each step within its time."""
+        """Give back the mail that is not begun, and end the attempts under way, each step within its time."""
         dispatcher, recorder = self._dispatcher, self._recorder
 
         def recipients() -> str:

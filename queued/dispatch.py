@@ -231,7 +231,7 @@ class Dispatcher:
         return [each for each in some if self._attempts.may_begin(each)]
 
     async def _begin(self, admitted: list[Admitted]) -> None:
-        """Fetch bodies in portions and start each attempt; what is not begun when stopping goes back."""
+        """Fetch bodies in portions and start each attempt; the rest goes back when the worker stops."""
         while admitted and not self._stopping.is_set():
             portion = admitted[:_FETCH]
             size = sum(each.delivery[0].size for each in portion)

@@ -125,7 +125,7 @@ class MessagesInFlight:
 _GROUP: Final = 500
 _FEW: Final = 100  # recipients to be parked, which are worth no COMMIT of their own
 _COMPANY: Final = 0.1  # seconds that they wait for others, within the time they are parked for
-_GIVE_BACK: Final = 5  # tries against whoever moves one of the rows meanwhile
+_GIVE_BACK: Final = 5  # tries, because an operator may move one of the rows meanwhile
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
@@ -240,7 +240,7 @@ class InFlight:
         self._leases[lease] = delivery
 
     def let_go(self, lease: Lease) -> None:
-        """Nobody goes by this lease any more."""
+        """Forget a lease that nothing depends on any more."""
         self._leases.pop(lease, None)
 
     async def heartbeat(self) -> None:
@@ -310,7 +310,7 @@ class InFlight:
             try:
                 ours = await self._park(group)
                 pause = _FIRST_PAUSE
-                # What somebody has locked stays for the next time; what is not ours any more is no longer in flight.
+                # Rows that others have locked stay for the next time; rows that are not ours any more leave.
                 left = [p for p in group if key(p.claimed) not in ours and monotonic() - p.since < _LONGEST_PAUSE]
             except database.CONFLICT:
                 left = group

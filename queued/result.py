@@ -289,7 +289,7 @@ class Recorder:
     async def _where_it_is(
         self, group: list[Result], record: Callable[[list[Result], list[Partid] | None], Awaitable[list[Any]]]
     ) -> list[Any]:
-        """Record in the partitions of the claims, then what is not there in the whole queue: it may be on hold."""
+        """Record in the partitions of the claims; rows that are not there may be on hold: look in the whole queue."""
         rows = await record(group, self._backlog.named(group))
         found = {(row.id, row.token) for row in rows}
         if missed := [r for r in group if _key(r) not in found]:

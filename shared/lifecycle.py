@@ -1,7 +1,7 @@
 """lifecycle — the start and stop of a daemon, and its reports about them
 
 Owns: exit statuses, signals, the steps of a stop, and status reports to the process that started us (sd_notify).
-Guarantees: a daemon says that it has started only once it heeds signals, so that whoever waits for that may send one.
+Guarantees: a daemon says that it has started only once it heeds signals, so that its starter may then send one.
     The first SIGTERM or SIGINT asks for a stop; the second has its default effect and kills. A part that dies
     stops the daemon, with an error in the log. Every step of a stop is bounded and logs what it waits for. SIGHUP
     reloads where the daemon can, one reload after the other. A watchdog gets heartbeats as long as our event loop

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def check(var: Path) -> None:
-    """Refuse what is not a folder, and a folder whose files any account of this host could replace."""
+    """Refuse a path that is not a folder, and a folder whose files any account of this host could replace."""
     try:
         mode = var.stat().st_mode
     except FileNotFoundError:

@@ -1,5 +1,5 @@
 -- Maintenance inside the database, for those who have pg_cron (1.4 or newer): the steps named below, which a worker takes once
--- every maintenance.interval, are taken by PostgreSQL itself, so that they go on while no worker runs. What is not named stays
+-- every maintenance.interval, are taken by PostgreSQL itself, so that they go on while no worker runs. Steps that are not named stay
 -- the workers'. Both at once do no harm: each works in small batches and leaves alone what the other has locked.
 --
 -- Run it in Pillarbox's database after every `pillarbox migrate`, as the role that owns the queue. A superuser makes the extension

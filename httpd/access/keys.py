@@ -3,9 +3,9 @@
 Owns: the comparison with a key's digest; the count of failures by address; the note of its last use; which principal a
     token that is good stands for.
 Guarantees: a key is in no log, no error and no table, only its prefix is; digests are compared in constant time, and an
-    unknown prefix costs the same. Who fails too often gets 429, but a key that was valid here before is always looked
-    at: whoever shares an address cannot lock it out. A key that is revoked, or whose principal is disabled, is refused
-    5 seconds later at the latest; so is a token of a principal that is disabled.
+    unknown prefix costs the same. An address that fails too often gets 429, but a key that was valid here before is
+    always checked: others at its address cannot lock it out. A key that is revoked, or whose principal is disabled, is
+    refused 5 seconds later at the latest; so is a token of a principal that is disabled.
 See: httpd/access/tokens.py for tokens; sql/schema/21_key.sql; RFC 6750 (bearer tokens).
 """
 

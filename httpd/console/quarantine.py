@@ -160,7 +160,7 @@ class Quarantine:
         """The HTML of a part, for a frame of a page; the address says who may see it."""
         asked = request.path_params
         if max(asked["session"], asked["id"], asked["part"]) > LARGEST:
-            raise Problem(HTTPStatus.NOT_FOUND, "there is nothing here")
+            raise Problem(HTTPStatus.NOT_FOUND, "the page does not exist")
         session = await self._site.visitors.numbered(asked["session"])
         if session is None or not body.is_good(session, asked["id"], asked["part"], asked["until"], asked["seal"]):
             return HTMLResponse("<p>This view is over: load the page again.", HTTPStatus.FORBIDDEN, body.HEADERS)

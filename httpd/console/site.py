@@ -73,7 +73,7 @@ class Site:
         """A file that pages load."""
         found = self._pages.static(request.path_params["name"])
         if found is None:
-            raise Problem(HTTPStatus.NOT_FOUND, "there is no such file")
+            raise Problem(HTTPStatus.NOT_FOUND, "the file does not exist")
         return found
 
     async def failed(self, request: Request, error: Exception) -> Response:

@@ -103,7 +103,7 @@ def _with(text: str, name: str) -> str:
 
 
 def _kept(match: re.Match[str]) -> str:
-    """What is not known of a row, with its strings."""
+    """The columns of a row that are not known, with their strings."""
     return "" if match["partid"] or match["status"] else match[0]
 
 

@@ -44,7 +44,7 @@ _LONG_NUMBER: Final = re.compile(r"&#[xX]?[0-9A-Fa-f]{9,}+")  # no character has
 
 
 def from_html(text: str) -> tuple[str, tuple[str, ...]]:
-    """The text of HTML, where blocks end lines, and notes on what is not in it."""
+    """The text of HTML, where blocks end lines, and notes on the parts that it lacks."""
     walk = _Walk(text)
     walk.through()
     shown = _LONG_NUMBER.sub("\N{REPLACEMENT CHARACTER}", "".join(walk.shown))
@@ -63,7 +63,7 @@ class _Walk:
         self.doubts: dict[str, None] = {}
 
     def through(self) -> None:
-        """Go to the end, or to what is not closed: that is text."""
+        """Go to the end, or to a tag that is not closed: that is text."""
         at = 0
         while (mark := _MARK.search(self._text, at)) is not None:
             self._show(at, mark.start())

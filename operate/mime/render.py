@@ -134,7 +134,7 @@ def _unread(parts: tuple[Part, ...], chosen: Part | None) -> Iterator[str]:
 def _part(parts: tuple[Part, ...], number: int) -> Part:
     """The part of this number."""
     if not 1 <= number <= len(parts):
-        raise NotShown(f"there is no part {number}; allowed: 1 to {len(parts)}")
+        raise NotShown(f"part {number} does not exist; allowed: 1 to {len(parts)}")
     type_ = parts[number - 1].type
     if not _is_text(type_):
         raise NotShown(

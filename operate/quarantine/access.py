@@ -109,7 +109,7 @@ async def narrowed(
     words = list(words)
     if not words and not everything:
         raise Refused(
-            f"quarantine {verb}: there is no condition; allowed: ids, a condition, or all that is held if that is said",
+            f"quarantine {verb}: a condition is missing; allowed: ids, a condition, or all held mail if that is said",
             f"quarantine {verb}: give ids or a condition, or --all for all that is held",
         )
     if words and all(word.isascii() and word.isdigit() for word in words):
@@ -143,7 +143,8 @@ async def _ids(connection: database.Connection, verb: str, words: Sequence[str],
     places = {row.id: row for row in await database.fetch(connection, "quarantine_places", ids=ids)}
     unknown = [each for each in ids if each not in places]
     if unknown:
-        raise NotThere(f"quarantine {verb}: there is no recipient {_listed(unknown)}")
+        which = f"recipient {_listed(unknown)} does" if len(unknown) == 1 else f"recipients {_listed(unknown)} do"
+        raise NotThere(f"quarantine {verb}: {which} not exist")
     elsewhere = [f"{row.id} is {_where(row)}" for row in places.values() if row.state != "HOLD"]
     if len(elsewhere) == len(ids):
         raise NotNow(f"quarantine {verb}: not held: {'; '.join(elsewhere[:10])}")

@@ -74,7 +74,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class By:
-    """Who asks, beside the principal that the connection acts for, and why.
+    """The person who acts, beside the principal that the connection acts for, and the reason.
 
     operator: the user at the operating system, where one typed a command. reason: one sentence for the audit row.
     """
@@ -171,7 +171,7 @@ async def plan(
     asking = await asked(connection, words)
     if asking.everything and not everything:
         raise Refused(
-            f"{change.verb}: there is no condition; allowed: ids, a condition, or all recipients if that is said",
+            f"{change.verb}: a condition is missing; allowed: ids, a condition, or all recipients if that is said",
             f"{change.verb}: give a condition, or --all for every recipient",
         )
     since = await timeline.current(connection)

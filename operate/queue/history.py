@@ -57,5 +57,5 @@ async def audit(connection: Connection, id_: int | None, limit: int, before: int
     """
     rows = await database.fetch(connection, "audit_list", id=id_, limit=limit, before=before)
     if id_ is not None and not rows:
-        raise NotThere(f"queue audit: there is no audit row {id_}")
+        raise NotThere(f"queue audit: audit row {id_} does not exist")
     return rows

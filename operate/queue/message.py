@@ -29,7 +29,7 @@ async def message(connection: database.Connection, id_: UUID, *, own: bool) -> M
     """The message with this id. own: only if it was sent in the name of whom the connection acts for."""
     rows = await database.fetch(connection, "message_recipients", message=id_, own=own, limit=_MOST_RECIPIENTS)
     if not rows:
-        raise NotThere(f"there is no message {id_}, or it is older than history is kept")
+        raise NotThere(f"message {id_} does not exist, or it is older than history is kept")
     tries: dict[int, list[Attempt]] = {}
     for row in await database.fetch(connection, "message_attempts", message=id_, limit=_MOST_TRIES):
         tries.setdefault(row.id, []).append(

@@ -48,7 +48,7 @@ async def plan(connection: database.Connection, audit: int) -> UndoPlan:
     """What undoing this command would change back; refused where it cannot be undone."""
     [earlier] = await database.fetch(connection, "audit_list", id=audit, limit=1, before=None) or [None]
     if earlier is None:
-        why = f"queue undo: there is no audit row {audit}"
+        why = f"queue undo: audit row {audit} does not exist"
         raise NotThere(why, f"{why}; `pillarbox queue audit` lists them")
     if earlier.verb not in UNDOABLE:
         raise NotNow(f"queue undo: audit {audit} is {earlier.verb!r}, which cannot be undone")

@@ -73,7 +73,7 @@ def move(folder: Path, transport: str | None, partition: str | None) -> Change:
     wanted = {"transport": transport, "partition": partition}
     if not any(wanted.values()):
         raise Refused(
-            "move: there is nothing to change; allowed: a transport, a partition or both",
+            "move: a change is missing; allowed: a transport, a partition or both",
             "queue move: give --transport, --partition or both",
         )
     argument = {name: value for name, value in wanted.items() if value is not None}

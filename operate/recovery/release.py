@@ -51,7 +51,7 @@ async def plan(connection: database.Connection) -> Recovery:
     """What would be released."""
     found = await look(connection)
     if found is None:
-        raise NotNow("recover: there is no recovery under way")
+        raise NotNow("recover: no recovery is under way")
     return found
 
 

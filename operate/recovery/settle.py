@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from operate.recovery.proof import Key, Proofs
 
 SETTLE: Final = Change("settle", "recovery_settle", ("HOLD",), "settled")
-_NO_RECOVERY: Final = "there is no recovery under way"
+_NO_RECOVERY: Final = "no recovery is under way"
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,5 +170,5 @@ async def _changeable(connection: database.Connection, name: str) -> database.Ro
 
 
 def _not_there(name: str) -> NotThere:
-    why = f"there is no endpoint {show(name)}"
+    why = f"endpoint {show(name)} does not exist"
     return NotThere(why, f"{why}; allowed: those of `pillarbox webhooks list`")

@@ -231,7 +231,7 @@ class Shares:
                     await self._hurried.wait()
 
     async def round(self, pool: database.Pool) -> None:
-        """Ask for what is wanted, return what is not, put leases off."""
+        """Ask for the portions that are wanted, return the others, extend leases."""
         now = self._clock()
         active = [] if self._left else list(self._active.values())
         plans = [(gauge, plan) for gauge in active if (plan := gauge.plan(now)) is not None]

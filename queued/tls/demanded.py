@@ -38,7 +38,8 @@ class TlsWanted(NamedTuple):
 
     speak: never, where STARTTLS is offered, or no mail without it. implicit: from the first octet.
     proof: nothing; a certificate that an authority vouches for and that has one of `names`; or one that `tlsa` names.
-    server: the host name we ask for (SNI). why: who asks, for people. refused: why the host gets nothing at all, or "".
+    server: the host name we ask for (SNI). why: the origin of the demand, for people. refused: why the host gets
+    nothing at all, or "".
     """
 
     speak: Speak = "never"

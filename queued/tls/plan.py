@@ -117,8 +117,8 @@ class TlsPlanner:
     async def _tlsa(self, hop: Hop) -> tuple[Answer[Tlsa] | None, str]:
         """The host's TLSA records and the name below which they are; None where no answer about them counts.
 
-        What fails to be answered on the way to them is as if they failed: whoever can suppress an answer must not gain
-        by it (RFC 7672 section 2.1.2).
+        A question on the way to them that gets no answer counts as if they failed: an attacker who suppresses an answer
+        must not gain by it (RFC 7672 section 2.1.2).
         """
         name = hop.name
         if is_address(name):

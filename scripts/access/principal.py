@@ -121,7 +121,7 @@ def change(options: argparse.Namespace) -> int:
     if options.disable or options.enable:
         values["disabled"] = options.disable
     if not values:
-        raise PillarboxError("principal change: there is nothing to change; allowed: --role, --review, --disable, …")
+        raise PillarboxError("principal change: a change is missing; allowed: --role, --review, --disable, …")
     entry = make_entry(values, PrincipalEntry)
     _check_reviews(options)
     done = _changed(

@@ -46,7 +46,7 @@ _FIXED: Final = (
 def main() -> int:
     """Write the dump; the exit status."""
     if not (_PROGRAMS / "pg_dump").exists():
-        print(f"there is no PostgreSQL 15 in {_PROGRAMS}: apt-get install postgresql-15", file=sys.stderr)
+        print(f"PostgreSQL 15 is not in {_PROGRAMS}: apt-get install postgresql-15", file=sys.stderr)
         return 1
     with tempfile.TemporaryDirectory(prefix="pillarbox-dump-") as folder:
         var = Path(folder)

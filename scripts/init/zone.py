@@ -18,7 +18,7 @@ def lines(hostname: str, domains: Sequence[str], dkim: Iterable[str], *, direct:
     if direct:
         found += [
             f"; The address from which mail leaves: its reverse record (PTR) must be {hostname}, and",
-            f"; {hostname}. IN A must be that address. Whoever rents the address to you sets the PTR.",
+            f"; {hostname}. IN A must be that address. The provider of the address sets the PTR.",
         ]
     if domains:
         found.append(

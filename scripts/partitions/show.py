@@ -91,7 +91,7 @@ def merged(layout: Layout, missing: Sequence[str], into: str) -> str:
         return _AS_WANTED
     ids = ", ".join(sorted(layout[into.removeprefix(PREFIX)], key=natural))
     there = ", ".join(sorted(layout))
-    return f"there is no leaf {' or '.join(missing)} (any more); there are {there} and def, and {into} holds {ids}"
+    return f"leaf {' or '.join(missing)} does not exist (any more); there are {there} and def, and {into} holds {ids}"
 
 
 def proposal(proposed: Layout, current: Layout, weights: Mapping[str, float], *, as_json: bool) -> None:

@@ -114,7 +114,7 @@ async def _attempt(config: SmtpdConfig, options: argparse.Namespace) -> tuple[Tr
     known = [server.id for server in config.servers]
     listener = options.listener or known[0]
     if listener not in known:
-        raise PillarboxError(f"--listener {listener}: there is no such server; allowed: {', '.join(known)}")
+        raise PillarboxError(f"--listener {listener}: the server does not exist; allowed: {', '.join(known)}")
     notes = _notes(config, options)
     environment = config.environment
     conninfo = database.resolve_running(environment.database.uri, environment.var)
@@ -172,7 +172,7 @@ async def _user(config: SmtpdConfig, conninfo: str | None, name: str, notes: lis
         if table is not None:
             await table.close()
     if found is None:
-        notes.append(f"there is no user {name} in this configuration: taken as a user without settings")
+        notes.append(f"user {name} is not in this configuration: taken as a user without settings")
     return found or User(name)
 
 

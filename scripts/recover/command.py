@@ -130,7 +130,7 @@ def show(options: argparse.Namespace) -> int:
         if options.json:
             records.one(showing.model_dump())
         elif found is None:
-            print("there is no recovery under way")
+            print("no recovery is under way")
         else:
             others = found.held - found.waiting
             print(

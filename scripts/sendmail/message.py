@@ -86,7 +86,7 @@ def compose(
         wanted = [address for each in wanted for address in addresses(each)]
     to = tuple(dict.fromkeys(_complete(address, defaults.domain) for address in wanted))
     if not to:
-        raise NotAMessage("there is no recipient; allowed: addresses on the command line, or -t and To, Cc or Bcc")
+        raise NotAMessage("a recipient is missing; allowed: addresses on the command line, or -t and To, Cc or Bcc")
     author = _complete(defaults.user if sender is None else sender, defaults.domain) if sender != "" else ""
     kept = [field for field in fields if _name(field) not in _HIDDEN]
     kept += _added({_name(field) for field in kept}, author, defaults)

@@ -3,7 +3,7 @@
 Owns: the files of the spool: one for each message, with its envelope, length and hash in the first line.
 Guarantees: `keep` returns once the file and its name are on the disk. A file that is not whole was left by a process
     that was killed before it ended with status 0: it is never sent, and goes after a day. One process at a time has a
-    message. Files that are linked elsewhere, and what is not a file, are left alone.
+    message. Files that are linked elsewhere, and entries that are not files, are left alone.
 Raises: OSError.
 See: docs/how-to/send/send-from-cron-and-scripts.md. The folder may be writable for all and readable for its owner alone
     (mode 1733): names cannot be guessed, and its owner may delete what others put there.

@@ -84,7 +84,7 @@ def found(store: Store, which: str) -> Taken:
         taken = next((each for each in every if each and wanted in {each.id, each.messageid.strip("<>")}), None)
     if taken is None:
         raise PillarboxError(
-            f"sink show: there is no message {which!r} in {store.folder}; allowed: a number of `pillarbox sink show`, "
+            f"sink show: message {which!r} is not in {store.folder}; allowed: a number of `pillarbox sink show`, "
             "the id in the reply 250, or a Message-ID"
         )
     return taken

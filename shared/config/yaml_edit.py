@@ -65,7 +65,7 @@ def _added(text: str, node: yaml.Node, key: str, value: str, where: str) -> str:
         start, end = node.start_mark.index, node.end_mark.index
         return f"{text[:start]}{'' if start != end else ' '}{{{key}: {value}}}{text[end:]}"
     if not isinstance(node, yaml.MappingNode):
-        raise ConfigError(f'{where}: there is no "{key}"')
+        raise ConfigError(f'{where}: key "{key}" is missing')
     if node.flow_style:
         end = node.end_mark.index - 1
         return f"{text[:end].rstrip()}{', ' if node.value else ''}{key}: {value}{text[end:]}"

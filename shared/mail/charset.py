@@ -23,7 +23,7 @@ _LONGEST: Final = 40  # characters of a name
 
 
 def text(octets: bytes, charset: str) -> str | None:
-    """The text, with replacement characters for what is none; None for a charset that is not known."""
+    """The text, with replacement characters for invalid octets; None for a charset that is not known."""
     if len(charset) > _LONGEST or not charset.isascii():
         return None
     name = _NAMES.get(normalize_encoding(charset).lower())

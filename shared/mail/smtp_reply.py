@@ -21,7 +21,7 @@ from shared.how_many import how_many
 
 LINE_LIMIT: Final = 8192  # octets with line end; RFC 5321 §4.5.3.1.5 says 512, real hosts send more
 REPLY_LIMIT: Final = 32_768  # octets of one reply; the longest honest ones have about two thousand
-KEPT: Final = 2048  # octets of a reply that are kept, before what is not printable becomes its escape
+KEPT: Final = 2048  # octets of a reply that are kept, before characters that cannot be printed are escaped
 LINES_LIMIT: Final = 100  # lines in one reply; the longest honest ones are EHLO's, a few dozen
 
 _MORE: Final = "…".encode()

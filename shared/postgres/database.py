@@ -67,7 +67,7 @@ VANISHED: Final = (psycopg.errors.UndefinedTable, psycopg.errors.InternalError_)
 
 _LONG: Final = 4096  # characters of a query, beyond which psycopg does not remember what it has read
 _MINIMUM_VERSION: Final = 150000
-_ENCODING: Final = "UTF8"  # addresses may be international (RFC 6531), and what is not UTF8 would be refused or altered
+_ENCODING: Final = "UTF8"  # addresses may be international (RFC 6531), and another encoding would refuse or alter them
 _SEND_BUFFER: Final = 1 << 21
 # A peer that vanished without a word is noticed after about 20 s, far below a lease.
 _KEEPALIVE: Final = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 2, "tcp_user_timeout": 20000}

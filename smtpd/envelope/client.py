@@ -36,7 +36,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user that may submit mail. What is not given is not restricted."""
+    """A user that may submit mail. A field that is not given does not restrict."""
 
     name: str
     argon2: str | None = field(default=None, repr=False)

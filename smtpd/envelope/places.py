@@ -34,7 +34,7 @@ def host(address: str) -> str:
 
 @lru_cache(maxsize=4096)
 def network(address: str, ipv4: int, ipv6: int) -> str:
-    """The network of so many bits; what is not an IP address as it is."""
+    """The network of so many bits; text that is not an IP address is returned unchanged."""
     found = parsed(address)
     if found is None:
         return address

@@ -43,7 +43,7 @@ type Question = Membership | Rate | Check
 
 
 class Unanswered(Exception):
-    """A rule asked what is not known yet; answer `question` and decide again."""
+    """A rule asked for a fact that is not known yet; answer `question` and decide again."""
 
     def __init__(self, question: Question) -> None:
         super().__init__(question)

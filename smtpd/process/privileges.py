@@ -36,13 +36,13 @@ def identity(user: str | None, group: str | None) -> RunAs | None:
     try:
         account = pwd.getpwnam(user)
     except KeyError:
-        raise ConfigError(f"user: there is no account {user}; allowed: the name of an account") from None
+        raise ConfigError(f"user: account {user} does not exist; allowed: the name of an account") from None
     if group is None:
         return RunAs(user, account.pw_uid, account.pw_gid, tuple(os.getgrouplist(user, account.pw_gid)))
     try:
         gid = grp.getgrnam(group).gr_gid
     except KeyError:
-        raise ConfigError(f"group: there is no group {group}; allowed: the name of a group") from None
+        raise ConfigError(f"group: group {group} does not exist; allowed: the name of a group") from None
     return RunAs(user, account.pw_uid, gid, (gid,))
 
 

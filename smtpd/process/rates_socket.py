@@ -1,6 +1,6 @@
 """rates-socket — the Unix socket at which smtpd counts for other daemons of this host
 
-Owns: the socket `rates.sock` in environment.var, and the answers to whoever asks there.
+Owns: the socket `rates.sock` in environment.var, and the answers to its clients.
 Guarantees: only the account of smtpd and its group may ask. The newest smtpd of a folder counts: it takes the name
     over, and an older one that ends leaves it alone. Without the socket smtpd serves as before. A daemon that goes
     takes its sessions with it, and one that says what cannot be read is cut off.

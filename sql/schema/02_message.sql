@@ -25,7 +25,7 @@ CREATE TABLE messages (
 -- Mail is rarely compressible twice over and always read whole: no time for pglz.
 ALTER TABLE messages ALTER COLUMN content SET STORAGE EXTERNAL;
 
--- Finds a message by its Message-ID. By a hash, so that an entry is 16 octets, however long the Message-ID; who asks
+-- Finds a message by its Message-ID. By a hash, so that an entry is 16 octets, however long the Message-ID; a query
 -- compares the Message-ID as well.
 CREATE INDEX messages_msgid ON messages (hashtextextended(msgid, 0)) WHERE msgid IS NOT NULL;
 

@@ -80,9 +80,9 @@ BEGIN
     IF bodies IS NULL THEN
         RETURN NULL;
     END IF;
-    -- DELETE and BOUNCE are the end of a row. Whoever takes it out and puts it back in one transaction, to get round the
-    -- trigger on UPDATE, meets this note in queue_arrived; whoever puts it back first meets it here. It is empty for every
-    -- other way a row can leave.
+    -- DELETE and BOUNCE are the end of a row. A transaction that takes it out and puts it back, to get round the trigger on
+    -- UPDATE, is refused in queue_arrived by this note; one that puts it back first is refused here. The note is empty for
+    -- every other way a row can leave.
     IF ending THEN
         IF EXISTS (SELECT FROM queue q WHERE q.id = ANY (ARRAY(SELECT d.id FROM departed d WHERE d.status IN ('DELETE', 'BOUNCE')))) THEN
             RAISE EXCEPTION 'a queue row that was to be deleted or bounced cannot stay as another'

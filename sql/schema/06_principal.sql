@@ -94,7 +94,7 @@ BEGIN
     SELECT p.disabled INTO off FROM principals p WHERE p.name = principal;
     IF NOT FOUND OR off THEN
         RAISE EXCEPTION '%', CASE WHEN off THEN format('principal %s is disabled', to_json(left(principal, 100)))
-                                  ELSE format('there is no principal %s', to_json(left(principal, 100))) END
+                                  ELSE format('principal %s does not exist', to_json(left(principal, 100))) END
             USING ERRCODE = 'insufficient_privilege', HINT = '`pillarbox principal list` shows them';
     END IF;
     IF NOT pg_is_in_recovery() THEN
@@ -109,7 +109,7 @@ CREATE FUNCTION principal_known(principal text) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp
 AS $$ SELECT EXISTS (SELECT FROM principals p WHERE p.name = principal) $$;
 
--- What a principal is and may, for a server that knows by other means than a key who asks: by the token of a provider.
+-- What a principal is and may, for a server that knows its client by other means than a key: by the token of a provider.
 CREATE FUNCTION principal_find(asked text) RETURNS TABLE (
     principal text, kind text, roles text[], disabled boolean, senders text[], messages integer, recipients integer,
     partitionid text, transportid text, quarantineid text
@@ -172,7 +172,7 @@ BEGIN
 END $$;
 
 -- Held mail moves by its reviewers alone. It runs with the rights of the statement: a move by a function of ours, for
--- nobody in particular, is a move by its owner.
+-- no principal, is a move by its owner.
 CREATE FUNCTION queue_decided() RETURNS trigger LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$
 BEGIN
     IF coalesce(current_setting('pillarbox.acting', true), '') <> ''
@@ -207,8 +207,8 @@ CREATE TRIGGER queue_hold_claimed BEFORE UPDATE OF token ON queue_hold
 CREATE TRIGGER queue_hold_deleted BEFORE DELETE ON queue_hold
     FOR EACH ROW WHEN (OLD.token IS NULL) EXECUTE FUNCTION queue_hold_kept();
 
--- What only operators change, where it is done on somebody's behalf: suspends, suppressions and schedules, each with a
--- trigger of its own. A login that acts for nobody has the rights that PostgreSQL grants it.
+-- On a principal's behalf only operators change these: suspends, suppressions and schedules, each with a
+-- trigger of its own. A login that acts for no principal has the rights that PostgreSQL grants it.
 CREATE FUNCTION operators_only() RETURNS trigger LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$
 BEGIN
     IF NOT is_operator() THEN
@@ -240,7 +240,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pillarbox, pg_temp AS $$
 $$;
 
 -- In whose name mail with this sender is sent: the principal with its settings, or the login alone. Refuses a principal
--- that may not send, or not as this sender. A login that acts for nobody may send as anybody: its rights are those that
+-- that may not send, or not as this sender. A login that acts for no principal may send as any: its rights are those that
 -- PostgreSQL grants it.
 CREATE FUNCTION sending_checked(localpart text, domain text) RETURNS principals
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$

@@ -14,8 +14,8 @@ CREATE TABLE idempotency (
 );
 CREATE INDEX idempotency_ts ON idempotency (ts);
 
--- Takes keys for messages that the same transaction queues; returns those that were used before, by what. A key that a
--- transaction holds which is not over is not waited for: it could be a client's, and nobody knows how long it lasts.
+-- Takes keys for messages that the same transaction queues; returns those that were used before, by what. A key that an
+-- open transaction holds is not waited for: it could be a client's, which may last for any time.
 CREATE FUNCTION idempotency_take(applications text[], keys text[], messages uuid[], prints bytea[])
 RETURNS TABLE (message uuid, earlier uuid, fingerprint bytea)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp SET lock_timeout = '500ms' AS $$

@@ -40,7 +40,7 @@ BEGIN
                      ORDER BY o.ts LIMIT batch FOR UPDATE SKIP LOCKED) AS r) AS n
      WHERE coalesce(n.octets_before, 0) < 64 * 1024 * 1024;
     looked := cardinality(ripe);
-    -- Whoever gives one of these bodies a recipient at this moment has locked it: it is left alone.
+    -- A transaction that gives one of these bodies a recipient at this moment has locked it: it is left alone.
     locked := ARRAY(SELECT m.id FROM messages m WHERE m.id = ANY (ripe) ORDER BY m.id FOR UPDATE SKIP LOCKED);
     there := ARRAY(SELECT m.id FROM messages m WHERE m.id = ANY (ripe));
     needed := ARRAY(SELECT DISTINCT q.messages__id FROM queue q WHERE q.messages__id = ANY (locked));

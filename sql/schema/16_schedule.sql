@@ -65,8 +65,8 @@ BEGIN
     RETURN message;
 END $$;
 
--- The same by the server's clock, which is a worker's only way: with a clock of its own it could send what is not due. NULL
--- also where `following` is past by now: who computes it again finds the schedule still due.
+-- The same by the server's clock, which is a worker's only way: with a clock of its own it could send before the time. NULL
+-- also where `following` is past by now: a worker that computes it again finds the schedule still due.
 CREATE FUNCTION schedule_send(schedule text, occurrence timestamptz, following timestamptz) RETURNS uuid
 LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
     SELECT CASE WHEN following > now() THEN schedule_send(schedule, occurrence, following, now()) END

@@ -131,7 +131,7 @@ BEGIN
 END $$;
 
 -- Has the newest pages of history in the indexes by transaction, which autovacuum would do within minutes: pages that are not
--- are read from end to end. For who reads as it is written; in nobody's way, since it waits for no lock.
+-- are read from end to end. For clients that read while it is written; it blocks none of them, since it waits for no lock.
 CREATE FUNCTION webhook_summarize() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp SET lock_timeout = '20ms' AS $$
 DECLARE

@@ -209,8 +209,8 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
     DELETE FROM web_views v WHERE v.principal = acted_for() AND v.name = named
 $$;
 
--- Links of digests, by which a reviewer decides about one held recipient, once, without signing in. Operators make them, for
--- whoever runs the digest reads them; they are deleted with their use, or after their time.
+-- Links of digests, by which a reviewer decides about one held recipient, once, without signing in. Operators make them, because
+-- the account that runs the digest reads them; they are deleted with their use, or after their time.
 CREATE TABLE decision_links (
     digest       bytea PRIMARY KEY CHECK (octet_length(digest) = 32),  -- SHA-256 of the token
     principal    text        NOT NULL REFERENCES principals (name) ON UPDATE CASCADE ON DELETE CASCADE,

@@ -211,7 +211,7 @@ BEGIN
     DELETE FROM notice_counts c WHERE c.sender ~* pattern;
     DELETE FROM milestones m USING erasure_rows r
      WHERE r.audit__id = erasure AND m.queue__id = r.queue__id AND m.messages__id = r.messages__id;
-    -- As the sweep does: locked first, so that whoever gives a body a recipient at this moment is seen or waits.
+    -- As the sweep does: locked first, so that a transaction that gives a body a recipient at this moment is seen or waits.
     locked := ARRAY(SELECT m.id FROM messages m WHERE m.id IN (SELECT r.messages__id FROM erasure_rows r WHERE r.audit__id = erasure)
                      ORDER BY m.id FOR UPDATE);
     needed := ARRAY(SELECT b.id FROM unnest(locked) AS b(id)

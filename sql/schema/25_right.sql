@@ -28,9 +28,9 @@ BEGIN
     GRANT SELECT ON migrations TO pillarbox_smtpd, pillarbox_queued;
 
     -- agents act for principals, with the rights of their other roles. No other role may. smtpd names the user whom it has
-    -- authenticated in the rows that it inserts, and queued sends in nobody's name. The rest are logins of people and of
+    -- authenticated in the rows that it inserts, and queued sends in no one's name. The rest are logins of people and of
     -- applications, each of which is somebody itself: with act_as it could be anybody, and send or decide in their name.
-    -- httpd, which is one, finds the principal by the digest of a key, of which nobody makes a key.
+    -- httpd, which is one, finds the principal by the digest of a key, from which a key cannot be made.
     GRANT EXECUTE ON FUNCTION act_as, principal_known, principal_find, api_key_find, api_keys_used, idempotency_take, idempotency_known
         TO pillarbox_agent;
     GRANT EXECUTE ON FUNCTION web_password, web_link, web_link_use, web_session_begin, web_session_begin_named, web_session, web_session_seen,

@@ -65,7 +65,7 @@ def test_recipients_are_those_of_the_header_and_the_command_line(header: list[Fi
     wanted = [*words, *(a for field in header if field.name.lower() in names for a, _ in field.addresses)]
     text = "".join(field.text for field in header)
     if not wanted:
-        with pytest.raises(NotAMessage, match="there is no recipient"):
+        with pytest.raises(NotAMessage, match="a recipient is missing"):
             composed(text, *words)
         return
     found = composed(text, *words)

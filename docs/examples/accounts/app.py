@@ -166,7 +166,7 @@ def hashed(password: str, salt: bytes | None = None) -> bytes:
 
 
 def secret_of(token: str) -> bytes:
-    """The secret in a link, its signature not looked at; nothing for what is none."""
+    """The secret in a link, its signature not checked; empty if the link has none."""
     try:
         return urlsafe_b64decode(token.rpartition(".")[2] + "==")[:SECRET_OCTETS]
     except ValueError:

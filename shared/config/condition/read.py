@@ -9,7 +9,7 @@ See: docs/reference/condition.md.
     conjunction = negation { [ "and" ] negation }
     negation = [ "not" ] ( "(" condition ")" | term )
     term = name operator value { "," value }          operator: = != ~ !~ < <= > >=
-    value = word | "quoted" | 'quoted' | from..to | from.. | ..to | nothing at all, for what is not set
+    value = word | "quoted" | 'quoted' | from..to | from.. | ..to | nothing at all, for a field that is not set
 """
 
 from __future__ import annotations

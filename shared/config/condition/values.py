@@ -224,7 +224,7 @@ def _state(text: str) -> str:
     if text.upper() in STATES:
         return text.upper()
     near = difflib.get_close_matches(text.upper(), STATES, 1)
-    raise ValueError(f"there is no state {show(text)}" + (f", did you mean {near[0]}" if near else ""))
+    raise ValueError(f"state {show(text)} does not exist" + (f", did you mean {near[0]}" if near else ""))
 
 
 def _uuid(text: str) -> UUID:

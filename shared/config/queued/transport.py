@@ -222,7 +222,7 @@ def unknown_groups(
     known = [group.id for group in groups]
     allowed = ", ".join(known) or "none, for transportgroups is empty"
     return [
-        (("transports", index, "group"), f"there is no group {show(transport.group)}; allowed: {allowed}")
+        (("transports", index, "group"), f"group {show(transport.group)} does not exist; allowed: {allowed}")
         for index, transport in enumerate(transports)
         if transport.group is not None and transport.group not in known
     ]

@@ -176,7 +176,10 @@ class Policy(Section):
         for path, entry in self.entries():
             for index, name in enumerate(entry.servers or ()):
                 if name not in servers:
-                    yield (*path, "servers", index), f"there is no server {show(name)}; allowed: {', '.join(servers)}"
+                    yield (
+                        (*path, "servers", index),
+                        f"server {show(name)} does not exist; allowed: {', '.join(servers)}",
+                    )
 
     def _unknown_lists(self) -> Iterator[Problem]:
         lists = ", ".join(source.id for source in self.lists) or "none, since policy.lists is empty"
@@ -184,7 +187,7 @@ class Policy(Section):
             for below, condition in entry.condition.walk():
                 at = (*path, "if", *below)
                 if condition.inlist and condition.inlist.list not in {source.id for source in self.lists}:
-                    yield (*at, "in", "list"), f"there is no list {show(condition.inlist.list)}; allowed: {lists}"
+                    yield (*at, "in", "list"), f"list {show(condition.inlist.list)} does not exist; allowed: {lists}"
             for below, name in entry.condition.asked():
                 if name in _SCORES and self.contentcheck is None:
                     yield (*path, "if", *below), "nothing checks content; allowed: with a section policy.contentcheck"

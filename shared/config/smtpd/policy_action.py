@@ -107,7 +107,7 @@ class Action(Section):
         if isinstance(value, dict):
             for name in ("discard", "drop"):
                 if name in value:
-                    text = f"there is no {name}, since accepted mail is never lost; allowed: reject, defer or hold"
+                    text = f"{name} does not exist, because accepted mail is never lost; allowed: reject, defer or hold"
                     raise MisplacedError([((name,), text)])
         return value
 

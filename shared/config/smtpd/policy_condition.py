@@ -36,7 +36,7 @@ Subject = Literal[
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 
 PHASES: Final[tuple[Phase, ...]] = get_args(Phase)
-#: The phase from which on a condition, a subject or a placeholder is known; what is not named is known at connect.
+#: The phase from which on a condition, a subject or a placeholder is known; the others are known at connect.
 KNOWN_FROM: Final[dict[str, Phase]] = {
     "helo": "helo",
     "user": "auth",

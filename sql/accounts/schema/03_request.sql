@@ -1,7 +1,7 @@
 -- What applications ask for: mail for recovery, activation mail once more, and the consumption of a token.
 
--- An account and a token that nobody has. A request that sends nothing writes such a token, so that it takes as long as
--- one that does: who asks cannot find out which addresses have an account.
+-- An account and a token that belong to no person. A request that sends nothing writes such a token, so that it takes as long as
+-- one that does: a stranger cannot find out which addresses have an account.
 CREATE TABLE decoy_accounts (
     id BIGINT PRIMARY KEY
 );

@@ -5,7 +5,7 @@
 SELECT pillarbox.pace_forget()
 
 -- name: pace_share
--- Takes a portion of a limit that workers share, and gives back what is not needed.
+-- Takes a portion of a limit that workers share, and gives back the rest.
 SELECT * FROM pillarbox.pace_share(%(key)s, %(worker)s, %(rate)s::double precision, %(burst)s::integer,
                                    %(give)s::integer, %(want)s::integer, %(most)s::integer, %(keep)s::integer,
                                    %(more)s::integer, %(lease)s)

@@ -33,7 +33,7 @@ SELECT busy.destination, sum(busy.attempts)::bigint AS attempts, sum(busy.allowe
  LIMIT %(limit)s::bigint
 
 -- name: register_beat
--- Says that this worker is alive and which rows it claims; returns when it first said so. Rows nobody has renewed for a
+-- Says that this worker is alive and which rows it claims; returns when it first said so. Rows that were not renewed for a
 -- day are forgotten, so that crashes do not fill the table. Its transports are known from then on, written only where they
 -- were not within the hour; those that no worker has had for 30 days are forgotten.
 WITH forgotten AS (

@@ -192,8 +192,8 @@ SELECT r.id, r.token, NOT bool_or(a.outcome = 'lease_expired') AS ours
 HAVING bool_or(a.outcome <> 'lease_expired')
 
 -- name: result_wait
--- Waits for whoever is changing these rows at this moment: perhaps a backend that goes on with what we gave it, though our
--- connection to it is lost.
+-- Waits for the transactions that change these rows at this moment: perhaps one of a backend that goes on with our statement,
+-- though our connection to it is lost.
 SELECT FROM pillarbox.queue q
  WHERE q.id = ANY (%(ids)s::bigint[])
  ORDER BY q.id

@@ -99,7 +99,7 @@ DROP TABLE pillarbox.{leaf}
 LOCK TABLE {leaves} IN ACCESS EXCLUSIVE MODE
 
 -- name: partitions_finish
--- Brings the last changed rows up to date, now that nobody can change more.
+-- Brings the last changed rows up to date, now that no client can change more.
 SELECT pillarbox_repartition.finish({batch})
 
 -- name: partitions_holders
@@ -232,7 +232,7 @@ BEGIN
     RETURN taken;
 END $$;
 
--- The last of it, under the lock: few changes, or another try. Whoever replaced an old leaf meanwhile has made the copy
+-- The last of it, under the lock: few changes, or another try. If an old leaf was replaced meanwhile, the copy is
 -- worthless.
 CREATE FUNCTION pillarbox_repartition.finish(most integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pillarbox_repartition, pg_temp AS $$

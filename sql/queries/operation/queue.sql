@@ -117,7 +117,7 @@ SELECT a.messages__id FROM pillarbox.archive a
  ORDER BY message
 
 -- name: queue_move
--- Moves locked recipients to another transport, another partition, or both; what is not given stays.
+-- Moves locked recipients to another transport, another partition, or both; one that is not given stays.
 UPDATE pillarbox.queue q
    SET transportid = coalesce(%(transport)s::text, q.transportid),
        metadata = coalesce(q.metadata, '{}') || jsonb_strip_nulls(jsonb_build_object('_partid', %(partition)s::text))

@@ -14,7 +14,7 @@ CHECKPOINT
 CREATE DATABASE {table} TEMPLATE bench_template STRATEGY WAL_LOG
 
 -- name: bench_database_drop
--- Drops a benchmark's database whoever is still connected.
+-- Drops a benchmark's database, also while clients are connected.
 DROP DATABASE IF EXISTS {table} WITH (FORCE)
 
 -- name: bench_database_new

@@ -84,7 +84,7 @@ def test_a_user_that_is_a_principal_acts_for_itself(
 def test_an_unknown_principal_is_refused_in_one_line(factory: Factory, pillarbox: Pillarbox) -> None:
     factory.row()
     pillarbox.run("hold", "--all", "--yes", "--as", "mallory")
-    assert (pillarbox.status, pillarbox.refused) == (1, f'pillarbox: there is no principal "mallory"{SEE}\n')
+    assert (pillarbox.status, pillarbox.refused) == (1, f'pillarbox: principal "mallory" does not exist{SEE}\n')
     assert statuses(factory) == ["DELIVER"]
 
 

@@ -165,7 +165,7 @@ async def test_wrong_values_are_said_on_the_form_and_nothing_is_changed(api: Api
     for verb, values, said in (
         ("priority", {"priority": "12"}, "12 is not a priority; allowed: -9 to 9"),
         ("delay", {"for": "soon"}, "for: "),
-        ("move", {}, "there is nothing to change"),
+        ("move", {}, "a change is missing"),
         ("copy", {}, None),
     ):
         answer = await post(client, "/console/account", "/console/act", verb=verb, id=[id_], reason="", **values)

@@ -243,7 +243,7 @@ async def test_an_unread_replication_slot_is_reported(patient: Patient, superuse
         finding = await patient.worst("server.slots")
         assert finding.verdict is WARN
         assert "slot forgotten" in finding.found
-        assert "read by nobody" in finding.found
+        assert "read by no client" in finding.found
         assert (await patient.worst("server.slots", wal=(0, 0))).verdict is ALARM
     finally:
         superuser.sql("SELECT pg_drop_replication_slot('forgotten')")

@@ -142,9 +142,9 @@ def test_a_setting_kept_for_the_session_is_refused_in_the_next_transaction_of_th
 def test_unknown_and_disabled_principals_are_refused(session: psycopg.Connection[Any], factory: Factory) -> None:
     principal(factory, "gone", "sender", disabled=True)
     for name, refusal in (
-        ("nobody", 'there is no principal "nobody"'),
+        ("nobody", 'principal "nobody" does not exist'),
         ("gone", 'principal "gone" is disabled'),
-        ("", 'there is no principal ""'),
+        ("", 'principal "" does not exist'),
     ):
         with session.transaction(force_rollback=True), pytest.raises(REFUSED, match=refusal):
             session.execute(ACT_AS, (name,))

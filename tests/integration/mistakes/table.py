@@ -258,7 +258,7 @@ TYPED: Final = [
     Mistake(
         "undo what was not done",
         "pillarbox queue undo 999 --yes",
-        "pillarbox: queue undo: there is no audit row 999; `pillarbox queue audit` lists them",
+        "pillarbox: queue undo: audit row 999 does not exist; `pillarbox queue audit` lists them",
         FAILED,
     ),
     Mistake(
@@ -324,7 +324,7 @@ TYPED: Final = [
     Mistake(
         "show what is not held",
         "pillarbox quarantine show 9999",
-        "pillarbox: quarantine show: there is no recipient 9999",
+        "pillarbox: quarantine show: recipient 9999 does not exist",
         FAILED,
     ),
     Mistake(
@@ -372,13 +372,13 @@ TYPED: Final = [
     Mistake(
         "end a recovery that was not begun",
         "pillarbox recover release --dry-run",
-        "pillarbox: recover: there is no recovery under way",
+        "pillarbox: recover: no recovery is under way",
         FAILED,
     ),
     Mistake(
         "key for a stranger",
         "pillarbox key add ann",
-        'pillarbox: PRINCIPAL: there is no principal "ann"; `pillarbox principal list` shows them',
+        'pillarbox: PRINCIPAL: principal "ann" does not exist; `pillarbox principal list` shows them',
         FAILED,
     ),
     Mistake(
@@ -609,7 +609,7 @@ WRITTEN: Final = [
     smtpd(
         "account that does not exist",
         "user: nosuchaccount",
-        "config/smtpd.yaml: user: there is no account nosuchaccount; allowed: the name of an account",
+        "config/smtpd.yaml: user: account nosuchaccount does not exist; allowed: the name of an account",
     ),
     smtpd(
         "variable that is not set",
@@ -679,7 +679,7 @@ WRITTEN: Final = [
     queued(
         "group that does not exist",
         f"{_ALL}\ntransports: [{{id: default, group: big}}]",
-        'config/queued.yaml:3: transports[0].group: there is no group "big"; allowed: none, for transportgroups is empty',
+        'config/queued.yaml:3: transports[0].group: group "big" does not exist; allowed: none, for transportgroups is empty',
     ),
     queued(
         "rule for a transport that does not exist",

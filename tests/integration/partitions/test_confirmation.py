@@ -113,7 +113,7 @@ def test_a_merge_of_unknown_leaves_is_reported(
         assert (status, said.err) == (1, "pillarbox: leaf 45: not there; there are 123, 456 and def\n")
     else:  # perhaps it was merged before
         assert status == 0
-        assert f"nothing to do: there is no leaf {words[0]} (any more); there are 123, 456 and def" in said.out
+        assert f"nothing to do: leaf {words[0]} does not exist (any more); there are 123, 456 and def" in said.out
         assert "the leaves are as wanted" not in said.out
 
 
@@ -122,7 +122,7 @@ def test_a_repeated_merge_is_not_an_error(factory: Factory, folder: Path, capsys
     capsys.readouterr()
     assert pillarbox(folder, "merge", "123", "456", "into", "123", "--yes") == 0
     assert (
-        "nothing to do: there is no leaf 456 (any more); there are 123 and def, and 123 holds 1, 2, 3, 4, 5, 6"
+        "nothing to do: leaf 456 does not exist (any more); there are 123 and def, and 123 holds 1, 2, 3, 4, 5, 6"
         in capsys.readouterr().out
     )
 

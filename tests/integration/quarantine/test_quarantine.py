@@ -115,7 +115,7 @@ def test_the_alternative_that_mail_programs_show_is_named_and_shown(factory: Fac
     assert "note: part 2 (text/html) is an alternative" in shown
     assert "│ Your account is locked" in reviewer.run("show", str(held), "--part", "2")
     reviewer.run("show", str(held), "--part", "3")
-    assert (reviewer.status, "--part: there is no part 3; allowed: 1 to 2" in reviewer.refused) == (1, True)
+    assert (reviewer.status, "--part: part 3 does not exist; allowed: 1 to 2" in reviewer.refused) == (1, True)
 
 
 def test_of_ten_thousand_parts_the_first_are_shown(factory: Factory, reviewer: Reviewer) -> None:
@@ -181,7 +181,7 @@ def test_ids_that_are_not_held_are_refused_before_anything_is_done(factory: Fact
     factory.move([gone], "DELETE")
     factory.sql("SELECT pillarbox.maintain_finish(now(), 'w', 10)")
     for words, why in (
-        ((str(held), "4711"), "there is no recipient 4711"),
+        ((str(held), "4711"), "recipient 4711 does not exist"),
         ((str(gone),), f"not held: {gone} is finished (deleted) since "),
         ((str(waiting),), f"not held: {waiting} is ACTIVE"),
         (("9" * 30,), "allowed: up to 1000 ids"),

@@ -80,7 +80,7 @@ def test_everything_is_held_and_released_as_it_was(recover: Pillarbox, factory: 
     assert (row.next_retry, row.metadata) == (due, {"_partid": "1"})
     assert recover.json("show")["begun"] is None
     recover.run("release", "--yes")
-    assert (recover.status, recover.refused) == (1, "pillarbox: recover: there is no recovery under way\n")
+    assert (recover.status, recover.refused) == (1, "pillarbox: recover: no recovery is under way\n")
 
 
 def test_nothing_is_changed_without_a_yes(recover: Pillarbox, factory: Factory) -> None:
@@ -235,7 +235,7 @@ def test_settling_needs_a_recovery_and_a_file_that_proves_something(
     assert "nothing proves a delivery; allowed: --history URI" in recover.refused
     (tmp_path / "log").write_text(f"a@x {TO}\n")
     recover.run("settle", str(tmp_path / "log"), "--yes")
-    assert "there is no recovery under way; `pillarbox recover begin` begins one" in recover.refused
+    assert "no recovery is under way; `pillarbox recover begin` begins one" in recover.refused
 
 
 @pytest.mark.parametrize("verb", ["begin", "release", "settle"])

@@ -88,8 +88,8 @@ def test_keeping_the_same_user_needs_no_root() -> None:
 @pytest.mark.parametrize(
     ("user", "group", "words"),
     [
-        ("pillarbox-absent", None, "user: there is no account pillarbox-absent"),
-        (ACCOUNT, "pillarbox-absent", "group: there is no group pillarbox-absent"),
+        ("pillarbox-absent", None, "user: account pillarbox-absent does not exist"),
+        (ACCOUNT, "pillarbox-absent", "group: group pillarbox-absent does not exist"),
         (None, "daemon", "group: daemon is set without user"),
     ],
 )

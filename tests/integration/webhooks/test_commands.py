@@ -137,7 +137,7 @@ def test_an_unknown_endpoint_and_one_of_the_file_are_refused(command: Command, f
     for verb in ("test", "enable", "disable", "rotate", "remove"):
         status, _, error = command(verb, "none")
         assert status != 0
-        assert "there is no endpoint 'none'" in error.replace('"', "'")
+        assert "endpoint 'none' does not exist" in error.replace('"', "'")
     command("add", "app", URL)
     assert "already" in command("add", "app", URL)[2]
     factory.sql("UPDATE pillarbox.webhooks SET origin = 'queued.yaml'")

@@ -108,7 +108,7 @@ def test_quotes_within_a_word_of_the_shell_must_be_closed(word: str) -> None:
     [
         ("stat=HOLD", 0, "unknown field stat; did you mean state?"),
         ("jobid=a stat=HOLD", 8, "unknown field stat"),
-        ("state=HLD", 6, 'there is no state "HLD", did you mean HOLD; allowed: ACTIVE'),
+        ("state=HLD", 6, 'state "HLD" does not exist, did you mean HOLD; allowed: ACTIVE'),
         ("retry_count=10..3", 12, '"10..3" is empty'),
         ("priority=12", 9, "12 is not between -9 and 9"),
         ("age>soon", 4, '"soon" is not a duration'),

@@ -134,7 +134,7 @@ def test_an_error_in_an_inherited_list_is_reported_at_its_line(tmp_path: Path) -
 def test_an_unknown_group_is_refused(tmp_path: Path, groups: str, allowed: str) -> None:
     [error] = refused(tmp_path, f"{groups}transports:\n  - id: a\n    group: bulky\n")
     line = groups.count("\n") + 3
-    assert error == f'queued.yaml:{line}: transports[0].group: there is no group "bulky"; allowed: {allowed}'
+    assert error == f'queued.yaml:{line}: transports[0].group: group "bulky" does not exist; allowed: {allowed}'
 
 
 @pytest.mark.parametrize("groups", ["7", "[7]", "[{id: [x]}]", "{bulk: {}}", "[{}]"])

@@ -58,7 +58,8 @@ def test_a_missing_key_is_added(text: str, changed: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [("a: [", "not YAML"), ("a: 1", 'a: there is no "b"'), ("a: [{id: c}]", 'a: there is no "b"')]
+    ("text", "says"),
+    [("a: [", "not YAML"), ("a: 1", 'a: key "b" is missing'), ("a: [{id: c}]", 'a: key "b" is missing')],
 )
 def test_a_path_that_cannot_be_set_is_refused(text: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):

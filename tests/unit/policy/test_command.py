@@ -118,7 +118,7 @@ def test_a_message_is_judged_by_its_header_and_notes_name_omissions(
     assert rules(answer, "eod") == [("lottery", True), ("mark", True)]
     assert answer["notes"] == [
         "rates are taken as not over: nothing is counted here",
-        "there is no user mallory in this configuration: taken as a user without settings",
+        "user mallory is not in this configuration: taken as a user without settings",
     ]
     assert "without --message no header field matches" in asked(config, capsys, "--to", "x@y.example")[1]["notes"]
 
