@@ -5,7 +5,7 @@
 SELECT pillarbox.pace_forget()
 
 -- name: pace_share
--- Takes a portion of a limit that workers share, and gives back the rest.
+-- Takes a portion of a limit that workers share, and returns an unused one.
 SELECT * FROM pillarbox.pace_share(%(key)s, %(worker)s, %(rate)s::double precision, %(burst)s::integer,
                                    %(give)s::integer, %(want)s::integer, %(most)s::integer, %(keep)s::integer,
                                    %(more)s::integer, %(lease)s)
