@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,22 +78,22 @@ pytest_plugins = [
     "tests.fixtures.daemons.system",
 ]
 
-#: Folders and files below tests/integration with tests that run on the daemons' event loop.
+#: Folders and files below tests/ with tests that run on the daemons' event loop.
 _ON_THE_DAEMONS_LOOP = (
-    "attacks/",
-    "delivery/test_connections",
-    "delivery/test_failover",
-    "delivery/test_reload_closes",
-    "delivery/test_smtp_",
-    "delivery/test_sources",
-    "doctor/test_metrics_server",
-    "routing/test_mta_sts",
-    "routing/test_tls",
-    "login/test_session_login",
-    "smtpd/test_bdat",
-    "smtpd/test_content_check",
-    "smtpd/test_proxy_and_xclient",
-    "smtpd/test_session",
+    "integration/attacks/",
+    "integration/delivery/test_connections",
+    "integration/delivery/test_failover",
+    "integration/delivery/test_reload_closes",
+    "integration/delivery/test_smtp_",
+    "integration/delivery/test_sources",
+    "integration/doctor/test_metrics_server",
+    "integration/routing/test_mta_sts",
+    "integration/routing/test_tls",
+    "integration/login/test_session_login",
+    "integration/smtpd/test_bdat",
+    "integration/smtpd/test_content_check",
+    "integration/smtpd/test_proxy_and_xclient",
+    "integration/smtpd/test_session",
 )
 #: Rooms of tests with the longest files, which begin first where several processes run tests: a long one that begins
 #: last keeps one process busy while the others are idle.
@@ -100,15 +101,18 @@ _LONG_FIRST = ("analytics", "property", "scenario", "integration")
 #: The folder whose tests share a Spark session.
 _SHARES_SPARK = "tests/analytics/with_spark/"
 _TESTS = Path(__file__).parent / "tests"
-_INTEGRATION = _TESTS / "integration"
+
+
+@cache
+def _place(file: Path) -> str:
+    """The name of a file below tests/; kept, because a file has up to hundreds of tests."""
+    return file.relative_to(_TESTS).as_posix()
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """The event loop of a test, by its file."""
-    if item.path.is_relative_to(_INTEGRATION):
-        name = item.path.relative_to(_INTEGRATION).as_posix()
-        if name.startswith(_ON_THE_DAEMONS_LOOP):
-            return {"uvloop": event_loop.new}
+    if _place(item.path).startswith(_ON_THE_DAEMONS_LOOP):
+        return {"uvloop": event_loop.new}
     return {"asyncio": asyncio.new_event_loop}
 
 
@@ -132,7 +136,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the rooms with long files first."""
 
     def room(item: pytest.Item) -> int:
-        name = item.path.relative_to(_TESTS).parts[0]
+        name = _place(item.path).partition("/")[0]
         return _LONG_FIRST.index(name) if name in _LONG_FIRST else len(_LONG_FIRST)
 
     items.sort(key=room)

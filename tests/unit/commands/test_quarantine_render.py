@@ -388,7 +388,9 @@ def test_a_header_longer_than_the_limit_is_noted() -> None:
     )
 
 
-@pytest.mark.parametrize(("number", "why"), [(0, "no part 0"), (3, "no part 3"), (2, "part 2 is image/png")])
+@pytest.mark.parametrize(
+    ("number", "why"), [(0, "part 0 does not exist"), (3, "part 3 does not exist"), (2, "part 2 is image/png")]
+)
 def test_a_part_that_cannot_be_rendered_is_refused(number: int, why: str) -> None:
     content = MULTIPART + b"--b\r\n\r\none\r\n--b\r\nContent-Type: image/png\r\n\r\ntwo\r\n--b--\r\n"
     with pytest.raises(NotShown, match=why):
