@@ -15,15 +15,14 @@ SELECT noun, key,
 SELECT count(*) AS changed FROM pillarbox.audit_settings WHERE audit__id = %(id)s::bigint
 
 -- name: setting_left
--- What an undo has not changed back, at most so many keys, and how many there are. A schedule of which a command changed no
--- more than its next time has nothing to be changed back.
+-- What an undo has not changed back, at most so many keys, and how many there are. A schedule whose next time alone
+-- was changed has nothing to be changed back; other settings have none of these columns.
 SELECT s.key, count(*) OVER () AS every
   FROM pillarbox.audit_settings s
  WHERE s.audit__id = %(undoes)s::bigint
    AND NOT EXISTS (SELECT FROM pillarbox.audit_settings d
                     WHERE d.audit__id = %(id)s::bigint AND d.noun = s.noun AND d.key = s.key)
-   AND (s.noun <> 'schedules' OR s.before - '{next_at,last_at,last_message}'::text[]
-                                 IS DISTINCT FROM s.after - '{next_at,last_at,last_message}'::text[])
+   AND s.before - '{next_at,last_at,last_message}'::text[] IS DISTINCT FROM s.after - '{next_at,last_at,last_message}'::text[]
  ORDER BY length(s.key), s.key
  LIMIT %(limit)s::bigint
 

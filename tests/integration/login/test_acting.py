@@ -142,7 +142,7 @@ def test_a_setting_kept_for_the_session_is_refused_in_the_next_transaction_of_th
 def test_unknown_and_disabled_principals_are_refused(session: psycopg.Connection[Any], factory: Factory) -> None:
     principal(factory, "gone", "sender", disabled=True)
     for name, refusal in (
-        ("nobody", 'principal "nobody" does not exist'),
+        ("mallory", 'principal "mallory" does not exist'),
         ("gone", 'principal "gone" is disabled'),
         ("", 'principal "" does not exist'),
     ):

@@ -40,7 +40,10 @@ def problems(path: Path, text: str) -> list[str]:
         ("phase: helo, if: {any: [{not: {sender: ['']}}]}, " + REJECT, "if.any[0].not.sender: sender is not known at"),
         ("phase: connect, if: {rate: {key: [user], over: 1/1h}}, " + REJECT, "if.rate.key[0]: user is not known at co"),
         ("phase: connect, then: {metadata: {a: '{recipient}'}}", "then.metadata.a: {recipient} is not known at connec"),
-        ("if: {in: {list: none, of: user}}, " + REJECT, 'if.in.list: list "none" does not exist; allowed: none, since'),
+        (
+            "if: {in: {list: none, of: user}}, " + REJECT,
+            'if.in.list: list "none" does not exist; allowed: none, since po',
+        ),
         ("phase: eod, if: {score: '>1'}, " + REJECT, "if.score: nothing checks content; allowed: with a section polic"),
         ("servers: [b], " + REJECT, 'servers[0]: server "b" does not exist; allowed: default'),
         ("servers: [], " + REJECT, "servers: the list is empty; allowed: at least one entry"),
@@ -56,7 +59,10 @@ def problems(path: Path, text: str) -> list[str]:
         ("if: {rate: {key: [user], over: 9/30d}}, " + REJECT, 'if.rate.over: "9/30d" is not a valid rate; allowed: a '),
         ("if: {nonsense: 1}, " + REJECT, "if.nonsense: unknown key (value 1); allowed: client, clientname, helo, user"),
         ("then: {}", "then: the rule does nothing; allowed: at least one of accept, reject, defer, hold"),
-        ("then: {discard: true}", "then.discard: discard does not exist, because accepted mail is never lost; allowed"),
+        (
+            "then: {discard: true}",
+            "then.discard: discard does not exist, because accepted mail is never lost; allowed: rej",
+        ),
         ("then: {accept: true, reject: 550 5.7.1 no}", "then: accept and reject exclude each other; allowed: one of"),
         ("then: {holdreason: a}", "then.holdreason: requires hold; allowed: both, or neither"),
         ("then: {reject: 450 4.7.1 no}", 'then.reject: "450 4.7.1 no" is not a valid reply; allowed: a code 5xx, an'),
