@@ -98,6 +98,8 @@ _ON_THE_DAEMONS_LOOP = (
 #: Rooms of tests with the longest files, which begin first where several processes run tests: a long one that begins
 #: last keeps one process busy while the others are idle.
 _LONG_FIRST = ("analytics", "property", "scenario", "integration")
+#: A file whose Spark runs only in idle time, of which there is some at the end.
+_IN_IDLE_TIME = "analytics/test_session.py"
 #: The folder whose tests share a Spark session.
 _SHARES_SPARK = "tests/analytics/with_spark/"
 _TESTS = Path(__file__).parent / "tests"
@@ -133,13 +135,16 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the rooms with long files first."""
+    """Put the rooms with long files first, and what waits for idle time last."""
 
-    def room(item: pytest.Item) -> int:
-        name = _place(item.path).partition("/")[0]
-        return _LONG_FIRST.index(name) if name in _LONG_FIRST else len(_LONG_FIRST)
+    def turn(item: pytest.Item) -> int:
+        place = _place(item.path)
+        room = place.partition("/")[0]
+        if place == _IN_IDLE_TIME:
+            return len(_LONG_FIRST) + 1
+        return _LONG_FIRST.index(room) if room in _LONG_FIRST else len(_LONG_FIRST)
 
-    items.sort(key=room)
+    items.sort(key=turn)
 
 
 @pytest.hookimpl(optionalhook=True)
