@@ -18,6 +18,7 @@ from operate.errors import NotNow, NotThere, Refused
 from operate.queue.act import endless
 from operate.queue.history import with_msgid
 from operate.shapes.mail import Attempt, DeadLetter, DeadLetterWithTries
+from shared import masking
 from shared.postgres import database, timeline
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ async def _ids(connection: database.Connection, given: Sequence[str]) -> list[in
     """Numbers in the archive: those that were given, and those of the messages that were given."""
     for each in given:
         if not is_id(each):
-            raise Refused(f"{each!r} is neither a number in the archive nor a message id")
+            raise Refused(f"{masking.show(each)} is neither a number in the archive nor a message id")
     messages = [UUID(each) for each in given if is_message(each)]
     for msgid in filter(is_msgid, given):
         messages += await with_msgid(connection, msgid)

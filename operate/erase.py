@@ -20,6 +20,7 @@ from operate.errors import NotNow, Refused
 from shared.how_many import how_many
 from shared.mail import address, suppression
 from shared.mail.domain import comparable, spellings
+from shared.masking import show
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Person:
         try:
             found = address.parse(text)
         except address.AddressRefused as error:
-            raise Refused(f"ADDRESS: {text!r}: {error}; allowed: local-part@domain") from None
+            raise Refused(f"ADDRESS: {show(text)}: {error}; allowed: local-part@domain") from None
         localpart = found.localpart.lower()
         domains = spellings(comparable(found.domain))
         either = "|".join(re.escape(f"{localpart}@{domain}") for domain in domains)

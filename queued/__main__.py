@@ -22,6 +22,7 @@ from shared.config.queued.routing import place
 from shared.config.validate import naming
 from shared.errors import ConfigError
 from shared.lifecycle import exit_status
+from shared.masking import show
 from shared.observe import events
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def main() -> int:
 def _count(text: str) -> int:
     """A number of rows, from 1."""
     if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of recipients; allowed: 1 or more")
+        raise argparse.ArgumentTypeError(f"{show(text)} is not a number of recipients; allowed: 1 or more")
     return int(text)
 
 
@@ -98,7 +99,7 @@ def _selection(config: QueuedConfig, worker: str | None, path: Path) -> Worker:
         if each.id == worker:
             return Worker(each.id, each.where, f"{path}: workers[{index}].where")
     known = ", ".join(each.id for each in config.workers)
-    raise ConfigError(f"{path}: workers: no worker {worker!r}; allowed: {known}")
+    raise ConfigError(f"{path}: workers: worker {show(worker)} does not exist; allowed: {known}")
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from queued.webhooks import run as webhooks
 from shared import lifecycle
 from shared.errors import ConfigError, error_text, lacks_right
 from shared.how_many import how_many
+from shared.masking import show
 from shared.observe import events, tracing
 from shared.postgres import database, migrate, wakeup
 from shared.postgres.notifier import Notifier
@@ -251,5 +252,5 @@ async def _check_where(pool: database.Pool, where: str, source: str) -> None:
             raise
         reason = error.diag.message_primary or error
         raise ConfigError(
-            f"{source}: {where!r}: {reason}; allowed: one SQL condition on the columns of queue"
+            f"{source}: {show(where)}: {reason}; allowed: one SQL condition on the columns of queue"
         ) from None

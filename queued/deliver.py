@@ -45,6 +45,7 @@ from shared.config.queued.routing import Dns
 from shared.config.queued.settings import Claim as ClaimSettings
 from shared.config.queued.transport import Retry
 from shared.mail.outcome import Outcome
+from shared.masking import show
 from shared.observe import events
 
 if TYPE_CHECKING:
@@ -307,7 +308,7 @@ def without_transport(claimed: Sequence[Claimed]) -> list[Result]:
 
     Deferred by the schedule that transports have when they name none, so that such mail expires like any other.
     """
-    text = f"no transport {claimed[0].transportid!r} in queued.yaml"
+    text = f"transport {show(claimed[0].transportid)} does not exist in queued.yaml"
     outcome = Outcome("deferred", "us", None, "4.3.5", text)
     return [deferred(c, outcome, None, timedelta(0), Retry()) for c in claimed]
 

@@ -27,6 +27,7 @@ from queued.routing.source import usable
 from queued.smtp.transaction import Transaction
 from queued.values import Body
 from queued.waiting.deferral import Deferral
+from shared.masking import show
 from shared.postgres import database, migrate
 
 if TYPE_CHECKING:
@@ -71,7 +72,9 @@ async def look(row: Any, equipment: Equipment) -> DryRun:
     transport = equipment.transports.get(claimed.transportid)
     if transport is None:
         known = ", ".join(equipment.transports)
-        refused = f"no transport {claimed.transportid!r} in queued.yaml (there are: {known}); it would wait"
+        refused = (
+            f"transport {show(claimed.transportid)} does not exist in queued.yaml, which has {known}; it would wait"
+        )
         return DryRun(claimed, row.next_retry, claimed.transportid, refused=refused)
     found = DryRun(claimed, row.next_retry, claimed.transportid, route=_route(claimed.recipient.domain, transport))
     found = _retries(found, transport)

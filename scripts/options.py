@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from shared.config.units import parse_typed_duration
 from shared.mail.address import AddressRefused, parse
+from shared.masking import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,14 +46,14 @@ def finish(
 def count(text: str) -> int:
     """A number of rows."""
     if not text.isascii() or not text.isdigit() or not 0 < int(text) <= 10**9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 1000000000")
+        raise argparse.ArgumentTypeError(f"{show(text)} is not a number from 1 to 1000000000")
     return int(text)
 
 
 def row_number(text: str) -> int:
     """The number of a row, as PostgreSQL's bigint has it."""
     if not text.isascii() or not text.isdigit() or len(text) > len(str(_LAST)) or not 0 < int(text) <= _LAST:
-        raise argparse.ArgumentTypeError(f"{text!r} is not the number of a row; allowed: 1 to {_LAST}")
+        raise argparse.ArgumentTypeError(f"{show(text)} is not the number of a row; allowed: 1 to {_LAST}")
     return int(text)
 
 
@@ -69,7 +70,7 @@ def address(text: str) -> Address:
     try:
         return parse(text)
     except AddressRefused as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+        raise argparse.ArgumentTypeError(f"{show(text)}: {error}") from None
 
 
 def add_as(parser: argparse.ArgumentParser) -> None:

@@ -13,6 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from shared.errors import DatabaseUnavailable, first_line, lacks_right, remedy
+from shared.masking import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,7 +57,7 @@ class Parser(argparse.ArgumentParser):
         allowed = [str(choice) for choice in action.choices]
         close = difflib.get_close_matches(str(value), allowed, n=1)
         suggestion = f"; did you mean {close[0]}?" if close else ""
-        raise argparse.ArgumentError(action, f"{value!r} is unknown; allowed: {', '.join(allowed)}{suggestion}")
+        raise argparse.ArgumentError(action, f"{show(value)} is unknown; allowed: {', '.join(allowed)}{suggestion}")
 
 
 def status_without_right(name: str, error: Exception) -> int:

@@ -27,6 +27,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from shared.errors import ConfigError, cause
+from shared.masking import show
 from shared.observe import events
 from shared.security.key_exchange import without_finite_fields
 
@@ -90,7 +91,7 @@ class _Context(ssl.SSLContext):
             except ssl.SSLError:
                 allowed = "a list as in openssl-ciphers(1)"
                 raise ConfigError(
-                    f"{where}.ciphers: {settings.ciphers!r} names no cipher; allowed: {allowed}"
+                    f"{where}.ciphers: {show(settings.ciphers)} names no cipher; allowed: {allowed}"
                 ) from None
         without_finite_fields(context)
         context.verify_mode = _ASK[settings.client.ask]

@@ -25,6 +25,7 @@ from httpd.access.caller import Caller
 from httpd.access.tokens import ProviderAway, TokenRefused, Tokens, is_token
 from httpd.problems import Problem, unavailable
 from operate import keys
+from shared.masking import show
 from shared.observe import events
 from shared.postgres import database
 from smtpd.envelope import places
@@ -138,7 +139,7 @@ class Keys:
         if row is None or row.disabled or row.kind != "person":
             self._found.pop(mark, None)
             why = "is disabled" if row and row.disabled else "is not a principal of kind person"
-            raise await self._refused(address, None, f"{named.principal!r}, whom the token names, {why}")
+            raise await self._refused(address, None, f"{show(named.principal)}, whom the token names, {why}")
         prefix = f"oidc:{named.principal}"
         caller = Caller(prefix, row.principal, frozenset(keys.SCOPES), frozenset(row.roles), _user(row), self._pool)
         return await self._remember(mark, caller, named.expires)

@@ -13,6 +13,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from httpd.access.caller import Caller
 from httpd.problems import Problem
 from operate.keys import SCOPES
+from shared.masking import show
 
 _BEARER = HTTPBearer(
     scheme_name="API key",
@@ -40,4 +41,4 @@ def admitted(caller: Caller, *scopes: str) -> Caller:
     if not caller.scopes.intersection(scopes):
         raise Problem(HTTPStatus.FORBIDDEN, f"the key lacks the scope {' or '.join(scopes)}")
     roles = sorted({role for scope in scopes for role in SCOPES[scope]})
-    raise Problem(HTTPStatus.FORBIDDEN, f"{caller.principal!r} may not do this; allowed: principals with the role {' or '.join(roles)}")  # fmt: skip  # noqa: E501
+    raise Problem(HTTPStatus.FORBIDDEN, f"{show(caller.principal)} may not do this; allowed: principals with the role {' or '.join(roles)}")  # fmt: skip  # noqa: E501

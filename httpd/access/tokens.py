@@ -23,6 +23,7 @@ import jwt
 
 from shared.config.httpd.oidc import is_url
 from shared.http import HttpClient, HttpFailed
+from shared.masking import show
 from shared.observe import events
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ class Tokens:
     def _place_of_keys(self, described: dict[str, Any]) -> str:
         """Where the provider's description says that its keys are."""
         if described.get("issuer") != self.settings.issuer:
-            raise HttpFailed(f"the description is of the issuer {described.get('issuer')!r}")
+            raise HttpFailed(f"the description is of the issuer {show(described.get('issuer'))}")
         where = described.get("jwks_uri")
         if not isinstance(where, str) or not is_url(where):
             raise HttpFailed("the description has no jwks_uri that may be used")

@@ -25,6 +25,7 @@ from operate.queue import act, verbs
 from operate.queue.act import By, Change, checked_reason
 from shared.config.condition.tree import ConditionError
 from shared.config.units import format_size
+from shared.masking import show
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -170,7 +171,7 @@ def _change(form: Form, folder: Path) -> Change:
         case "priority":
             text = form.one("priority").strip()
             if not text.removeprefix("-").isdecimal():
-                raise Refused(f"{text!r} is not a priority; allowed: -9 to 9")
+                raise Refused(f"{show(text)} is not a priority; allowed: -9 to 9")
             return verbs.priority(int(text[:20]))
         case "move":
             return verbs.move(folder, form.one("transport").strip() or None, form.one("partition").strip() or None)

@@ -21,6 +21,7 @@ from operate.shapes.settings import ApiKeyMade, ApiKeyRevoked, WebhookSecret
 from operate.webhooks import endpoints
 from shared.config.queued.pacing import FIELDS
 from shared.config.queued.webhooks import KINDS
+from shared.masking import show
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -247,7 +248,7 @@ class Webhooks(List):
             _needed(form, "name"), _needed(form, "url"), events or list(KINDS), form.one("condition").strip()
         )
         if unknown := [each for each in events if each not in KINDS]:
-            raise Refused(f"events: {unknown[0]!r}; allowed: {', '.join(KINDS)}")
+            raise Refused(f"events: {show(unknown[0])}; allowed: {', '.join(KINDS)}")
         made = await endpoints.add(place.connection, by, wanted)
         assert isinstance(made, WebhookSecret)  # noqa: S101 - a preview comes only with dry_run
         return Done(
@@ -299,7 +300,7 @@ class Keys(List):
         expires = datetime.now(UTC) + span(wait, "for") if wait else None
         scopes = form.one("scopes").replace(",", " ").split() or None
         if unknown := [each for each in scopes or () if each not in keys.SCOPES]:
-            raise Refused(f"scopes: {unknown[0]!r}; allowed: {', '.join(keys.SCOPES)}")
+            raise Refused(f"scopes: {show(unknown[0])}; allowed: {', '.join(keys.SCOPES)}")
         made = await keys.add(
             place.connection, by, _needed(form, "principal"), scopes=scopes, expires=expires, label=by.reason
         )
@@ -503,7 +504,7 @@ def _needed(form: Form, name: str) -> str:
 
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 19):  # noqa: PLR2004 - digits
-        raise Refused(f"{text[:30]!r} is not a number of this list")
+        raise Refused(f"{show(text[:30])} is not a number of this list")
     return int(text)
 
 

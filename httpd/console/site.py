@@ -16,6 +16,7 @@ from httpd.console.pages import Pages, seen
 from httpd.console.visitor import Visitors, may
 from httpd.problems import Problem
 from shared.config.condition.tree import ConditionError
+from shared.masking import show
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -51,7 +52,7 @@ class Site:
             raise NotSignedIn
         request.state.session = session
         if scope is not None and not may(session, scope):
-            why = f"{session.principal!r} may not see this; allowed: people with the role {_ROLES[scope]}"
+            why = f"{show(session.principal)} may not see this; allowed: people with the role {_ROLES[scope]}"
             raise Problem(HTTPStatus.FORBIDDEN, why)
         return session
 

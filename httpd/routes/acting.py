@@ -28,6 +28,7 @@ from operate.shapes.mail import Preview
 from shared.config.units import format_duration, parse_typed_duration
 from shared.mail.address import AddressRefused, parse
 from shared.mail.message import Address
+from shared.masking import show
 from shared.postgres import database
 
 MOST: int = 1000  # in a page of a list
@@ -132,7 +133,7 @@ def span(text: str, where: str) -> timedelta:
     except ValueError as error:
         raise Refused(f"{where}: {error}") from None
     if not found:
-        raise Refused(f"{where}: {text!r} is too short; allowed: a duration above zero")
+        raise Refused(f"{where}: {show(text)} is too short; allowed: a duration above zero")
     return found
 
 
@@ -141,4 +142,4 @@ def address(text: str, where: str) -> Address:
     try:
         return parse(text)
     except AddressRefused as error:
-        raise Refused(f"{where}: {text!r}: {error}; allowed: local-part@domain") from None
+        raise Refused(f"{where}: {show(text)}: {error}; allowed: local-part@domain") from None

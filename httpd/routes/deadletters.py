@@ -17,6 +17,7 @@ from operate.deadletters import Done, Wanted
 from operate.errors import Refused
 from operate.shapes.asked import Page, RequeuedSoFar
 from operate.shapes.mail import DeadLetter, DeadLetterWithTries, RequeuePreview
+from shared import masking
 from shared.mail.results import DEAD
 
 router = APIRouter(prefix="/v1/deadletters", tags=["deadletters"])
@@ -96,7 +97,7 @@ async def requeue(
 def _wanted(results: list[str], domain: str | None, since: str | None) -> Wanted:
     for each in results:
         if each not in DEAD:
-            raise Refused(f"result: {each!r}; allowed: {', '.join(DEAD)}")
+            raise Refused(f"result: {masking.show(each)}; allowed: {', '.join(DEAD)}")
     begins = None if since is None else datetime.now(UTC) - min(span(since, "since"), deadletters.LONGEST)
     return Wanted(begins, results or None, domain)
 
@@ -106,7 +107,7 @@ def _place(after: str) -> tuple[datetime, int]:
     try:
         at, number = datetime.fromisoformat(finished), int(id_)
     except ValueError:
-        raise Refused(f"after: {after!r} is not the `next` of a page") from None
+        raise Refused(f"after: {masking.show(after)} is not the `next` of a page") from None
     if at.tzinfo is None or not 0 <= number < 2**63:
-        raise Refused(f"after: {after!r} is not the `next` of a page")
+        raise Refused(f"after: {masking.show(after)} is not the `next` of a page")
     return at, number

@@ -21,6 +21,7 @@ from operate.shapes.settings import SettingsPreview, Webhook, WebhookName, Webho
 from operate.webhooks import endpoints, probe
 from operate.webhooks.endpoints import Wanted
 from shared.config.queued.webhooks import KINDS, NAME_PATTERN
+from shared.masking import show
 
 router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
 
@@ -137,5 +138,5 @@ def _time(text: str, where: str) -> datetime:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise Refused(f"{where}: {text!r} is not a time; allowed: 2026-11-20T08:30Z") from None
+        raise Refused(f"{where}: {show(text)} is not a time; allowed: 2026-11-20T08:30Z") from None
     return at if at.tzinfo else at.replace(tzinfo=UTC)

@@ -18,6 +18,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from httpd.problems import ProblemForm
 from httpd.sending.mailbox import Mailbox, read_mailbox
+from shared.masking import show
 
 MOST_MESSAGES: Final = 1000  # of one batch
 _MOST_METADATA: Final = 65_000  # as enqueue's, and room for what is ours
@@ -59,7 +60,9 @@ def _octets(text: str) -> str:
 
 def _field_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{name[:80]!r} is not the name of a header field; allowed: printable ASCII without a colon")
+        raise ValueError(
+            f"{show(name[:80])} is not the name of a header field; allowed: printable ASCII without a colon"
+        )
     if name.lower() in _OWNED:
         raise ValueError(f"{name} is made of other fields of the request; allowed: other fields")
     return name
@@ -73,7 +76,7 @@ def _media_type(text: str) -> str:
 
 def _key(name: str) -> str:
     if name.startswith("_"):
-        raise ValueError(f"{name!r} is reserved; allowed: keys that do not begin with _")
+        raise ValueError(f"{show(name)} is reserved; allowed: keys that do not begin with _")
     return _line(name)
 
 
@@ -179,14 +182,14 @@ class Send(_Form):
     def _names_each_once(self) -> None:
         lowered = [name.lower() for name in self.headers or ()]
         if twice := {name for name in lowered if lowered.count(name) > 1}:
-            raise ValueError(f"headers has {min(twice)!r} twice; allowed: each name once, in any case")
+            raise ValueError(f"headers has {show(min(twice))} twice; allowed: each name once, in any case")
         if len(json.dumps(self.own_metadata)) > _MOST_METADATA:
             raise ValueError(
                 f"tags and metadata are too large together; allowed: up to {_MOST_METADATA} octets of JSON"
             )
         names = [*(tag.name for tag in self.tags or ()), *(self.metadata or ())]
         if twice := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"tags and metadata have {min(twice)!r} twice; allowed: each name once")
+            raise ValueError(f"tags and metadata have {show(min(twice))} twice; allowed: each name once")
 
     @property
     def recipients(self) -> list[tuple[str, Mailbox]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from shared.config.smtpd.load import load_smtpd
 from shared.errors import ConfigError
 from shared.host_name import own_name
+from shared.masking import show
 from shared.postgres import database
 from shared.spool.spool import COMMITTERS, Spool
 from smtpd.policy.compile import load_policy
@@ -112,4 +113,4 @@ def _server(config: HttpdConfig, rules: SmtpdConfig) -> Server:
         if wanted in {None, server.id}:
             return server
     known = ", ".join(server.id for server in rules.servers)
-    raise ConfigError(f"mail.server: {config.mail.smtpd} has no server {wanted!r}; allowed: {known}")
+    raise ConfigError(f"mail.server: server {show(wanted)} does not exist in {config.mail.smtpd}; allowed: {known}")

@@ -13,6 +13,7 @@ from operate.doctor.checks import Finding, Limits, Severity, graded, graded_time
 from operate.doctor.server import mebibytes
 from operate.doctor.workers import names
 from shared.how_many import how_many
+from shared.masking import show
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
@@ -130,7 +131,7 @@ def transports(rows: Sequence[Row], ruled: Sequence[str]) -> Finding:
     check = "mail.transport"
     rules = f"policy rules of smtpd.yaml name {listed(ruled)}"
     if rows:
-        text = "; ".join(f"{how_many(row.recipients, 'recipient')} by {row.transport!r}" for row in rows)
+        text = "; ".join(f"{how_many(row.recipients, 'recipient')} by {show(row.transport)}" for row in rows)
         more = f"; {rules}, so more will come" if ruled else ""
         remedy = (
             "add it to transports in queued.yaml and reload queued, or correct what names it and "

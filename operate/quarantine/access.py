@@ -18,6 +18,7 @@ from operate.errors import NotAllowed, NotNow, NotThere, Refused
 from operate.queue.query import asked, to_the_second
 from shared.config.smtpd.quarantine import all_quarantines
 from shared.how_many import how_many
+from shared.masking import show
 from shared.postgres import database
 from shared.postgres.acting import principal_of
 
@@ -60,8 +61,9 @@ class Access:
         known = self.quarantines.get(quarantine or "")
         if known is None or not known.reviewers or not self.roles.isdisjoint(known.reviewers):
             why = "see `pillarbox principal list`, and run `pillarbox migrate` after a change of reviewers"
-            return f"PostgreSQL does not let {self.login!r} decide in {quarantine!r}: {why}"
-        return f"{self.login!r} is not a reviewer of {quarantine!r}, whose reviewers are {', '.join(known.reviewers)}"
+            return f"PostgreSQL does not let {show(self.login)} decide in {show(quarantine)}: {why}"
+        reviewers = ", ".join(known.reviewers)
+        return f"{show(self.login)} is not a reviewer of {show(quarantine)}; its reviewers are {reviewers}"
 
 
 async def admit(connection: database.Connection, settings: SmtpdConfig) -> Access:
@@ -69,18 +71,18 @@ async def admit(connection: database.Connection, settings: SmtpdConfig) -> Acces
     [row] = await database.fetch(connection, "quarantine_login")
     if not row.operator and _REVIEWER not in row.roles:
         hint = f"grant it {_REVIEWER}; see docs/how-to/rights/grant-roles.md"
-        raise NotAllowed(f"{row.login!r} is not a reviewer: {hint}")
+        raise NotAllowed(f"{show(row.login)} is not a reviewer: {hint}")
     known = all_quarantines(settings.quarantines)
     others = frozenset(row.id for row in await database.fetch(connection, "quarantine_others", ids=list(known)))
-    unspooling = "" if row.spools else f"{row.login!r} may not spool mail: grant it pillarbox_application, too"
+    unspooling = "" if row.spools else f"{show(row.login)} may not spool mail: grant it pillarbox_application, too"
     principal = principal_of(connection)
     if principal is None:
         return Access(row.login, frozenset(row.roles), row.operator, unspooling, known, others)
     [its] = await database.fetch(connection, "acting_roles")
     if not its.reviewer:
-        raise NotAllowed(f"{principal!r} is not a reviewer; allowed: principals with the role reviewer or operator")
+        raise NotAllowed(f"{show(principal)} is not a reviewer; allowed: principals with the role reviewer or operator")
     if not unspooling and not its.sender:
-        unspooling = f"{principal!r} may not send mail; allowed: principals with the role sender, too"
+        unspooling = f"{show(principal)} may not send mail; allowed: principals with the role sender, too"
     return Access(principal, frozenset({principal}), its.operator, unspooling, known, others)
 
 

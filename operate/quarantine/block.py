@@ -16,6 +16,7 @@ from operate.errors import NotNow, NotThere, Refused
 from operate.queue.act import By, checked_reason
 from operate.settings.change import Asked, changing
 from shared.config.units import format_duration
+from shared.masking import show
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -59,4 +60,4 @@ async def unblock(connection: database.Connection, target: str) -> None:
     """End a block."""
     async with changing(connection, By(), Asked("block remove", target)):
         if not await database.fetch(connection, "quarantine_unblock", target=target):
-            raise NotThere(f"{target!r} is not blocked")
+            raise NotThere(f"{show(target)} is not blocked")

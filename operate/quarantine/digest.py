@@ -28,6 +28,7 @@ from shared.config.units import format_duration
 from shared.host_name import own_name
 from shared.how_many import how_many
 from shared.mail.decode import printable
+from shared.masking import show
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def chosen(access: Access, ids: Collection[str]) -> list[Quarantine]:
         if known is None or not known.notice.to:
             those = ", ".join(each.id for each in access.quarantines.values() if each.notice.to) or "none"
             raise NotThere(
-                f"quarantine digest: {name!r} has no quarantines[].notice.to in smtpd.yaml; those that have: {those}"
+                f"quarantine digest: {show(name)} has no quarantines[].notice.to in smtpd.yaml; allowed: {those}"
             )
         if not access.may(name):
             raise NotAllowed(f"quarantine digest: {access.refusal(name)}")

@@ -22,6 +22,7 @@ from operate.errors import NotNow, NotThere, Refused
 from operate.queue.query import STATUSES, asked
 from operate.shapes.mail import Changed, Preview, Recipient
 from shared.how_many import how_many
+from shared.masking import show
 from shared.postgres import database, timeline
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def checked_reason(text: str) -> str:
     """A reason for the audit row; raises Refused."""
     if len(text) <= 1000 and text.isprintable():  # noqa: PLR2004 - a sentence, not a report
         return text
-    raise Refused(f"{text!r} is not a valid reason; allowed: up to 1000 printable characters")
+    raise Refused(f"{show(text)} is not a valid reason; allowed: up to 1000 printable characters")
 
 
 async def plan(

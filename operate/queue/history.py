@@ -12,6 +12,7 @@ from uuid import UUID
 from operate.condition.ids import is_message, is_msgid, is_recipient
 from operate.errors import NotThere, Refused
 from shared.mail import found_by
+from shared.masking import show
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ async def _messages(connection: Connection, id_: str) -> list[UUID]:
     if is_msgid(id_):
         return await with_msgid(connection, id_)
     if not is_recipient(id_):
-        why = f"queue trace: {id_!r} is neither a message id nor the number of a recipient"
+        why = f"queue trace: {show(id_)} is neither a message id nor the number of a recipient"
         hint = f"; `pillarbox queue list recipient={id_}` lists its queued mail" if "@" in id_ else ""
         raise Refused(why, f"{why}{hint}; write a Message-ID in <>" if hint else why)
     rows = await database.fetch(connection, "queue_message_of", id=int(id_))

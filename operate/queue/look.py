@@ -20,6 +20,7 @@ from operate.errors import NotThere, Refused
 from operate.mime.render import fields_of
 from operate.queue.query import STATUSES, asked
 from operate.shapes.mail import Attempt, Destination, Group, Recipient, RecipientWithTries
+from shared import masking
 from shared.config.condition.fields import ALIASES, FIELDS, METADATA, find
 from shared.how_many import how_many
 from shared.postgres import database
@@ -132,7 +133,7 @@ def _column(name: str, values: dict[str, Any]) -> str:
         near = difflib.get_close_matches(name.lower(), [*allowed, *ALIASES], 1)
         suggestion = f"; did you mean {near[0]}?" if near else ""
         columns = f"{', '.join(allowed)}, metadata.KEY{suggestion}"
-        raise Refused(f"queue group: {name!r} is not a column to group by; allowed: {columns}")
+        raise Refused(f"queue group: {masking.show(name)} is not a column to group by; allowed: {columns}")
     if name.lower().startswith(METADATA):
         values[f"key{len(values)}"] = name[len(METADATA) :]
         return f"q.metadata->>%(key{len(values) - 1})s::text"
@@ -177,7 +178,7 @@ class Seen(NamedTuple):
 async def show(connection: database.Connection, id_: str) -> list[Seen]:
     """One recipient by its number, or each of a message by its id or Message-ID; refused where there is none."""
     if not is_recipient(id_) and not is_message(id_) and not is_msgid(id_):
-        raise Refused(f"queue show: {id_!r} is neither the number of a recipient nor a message id")
+        raise Refused(f"queue show: {masking.show(id_)} is neither the number of a recipient nor a message id")
     asking = await asked(connection, [id_])
     rows = await asking.fetch(connection, "queue_list", after=0, statuses=list(STATUSES), limit=_PORTION)
     if not rows:
@@ -203,7 +204,7 @@ def why(row: database.Row, now: datetime) -> str:
     if row.state in {"SCHEDULED", "DEFER"} and (row.last_error or "").startswith(_PARKED):
         return f"{row.last_error}; it is looked at again in {wait}"
     return {
-        "HOLD": f"on hold in {row.quarantine!r}" if row.quarantine else "on hold",
+        "HOLD": f"on hold in {masking.show(row.quarantine)}" if row.quarantine else "on hold",
         "SENDING": f"claimed by {row.worker}",
         "ACTIVE": due,
         "SCHEDULED": f"to be sent in {wait}",

@@ -19,6 +19,7 @@ from operate.queue import act
 from operate.queue.act import LEFT, Change, Done, apply, begin, endless, unwatched, wake
 from operate.queue.query import to_the_second
 from operate.shapes.mail import UndoPreview
+from shared.masking import show
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ async def plan(connection: database.Connection, audit: int) -> UndoPlan:
         why = f"queue undo: audit row {audit} does not exist"
         raise NotThere(why, f"{why}; `pillarbox queue audit` lists them")
     if earlier.verb not in UNDOABLE:
-        raise NotNow(f"queue undo: audit {audit} is {earlier.verb!r}, which cannot be undone")
+        raise NotNow(f"queue undo: audit {audit} is {show(earlier.verb)}, which cannot be undone")
     if earlier.undone:
         raise NotNow(f"queue undo: audit {audit} was undone at {to_the_second(earlier.undone)}")
     [span] = await database.fetch(connection, "audit_span", id=audit)

@@ -167,6 +167,6 @@ async def remove(
 async def _known(connection: database.Connection, name: str) -> database.Row:
     rows = {row.id: row for row in await listed(connection)}
     if name not in rows:
-        why = f"no schedule {show(name)}"
+        why = f"schedule {show(name)} does not exist"
         raise NotThere(why, f"ID: {why}; allowed: {', '.join(rows) or 'there are none'}")
     return rows[name]

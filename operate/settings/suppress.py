@@ -17,6 +17,7 @@ from operate.settings.change import Asked, changing, names
 from operate.shapes.settings import SettingsPreview, Suppressed, Target
 from shared.config.units import format_duration
 from shared.mail import address, suppression
+from shared.masking import show
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def target(text: str, place: str) -> str:
     try:
         address.parse(text if "@" in text else f"any@{text}")
     except address.AddressRefused as error:
-        raise Refused(f"{place}: {text!r}: {error}; allowed: an address or a domain") from None
+        raise Refused(f"{place}: {show(text)}: {error}; allowed: an address or a domain") from None
     return suppression.target(text)
 
 

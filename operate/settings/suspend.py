@@ -84,7 +84,9 @@ async def remove(
         gone = await database.fetch(connection, "suspend_remove", ids=wanted)
         known = {row.id for row in gone}
         if missing := [str(each) for each in wanted or () if each not in known]:
-            why = f"suspend remove: no suspend {', '.join(missing)}"
+            lost = ", ".join(missing)
+            why = f"suspend {lost} does not exist" if len(missing) == 1 else f"suspends {lost} do not exist"
+            why = f"suspend remove: {why}"
             more = "; nothing was removed" if known else ""
             raise NotThere(f"{why}{more}", f"{why}{more}; allowed: those of `suspend list`")
     if change.preview is not None:

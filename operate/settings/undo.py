@@ -20,6 +20,7 @@ from operate.settings.change import FIRST, Asked, changing
 from operate.settings.suspend import resumed
 from operate.shapes.settings import SettingsPreview, SettingsUndone
 from shared import cron
+from shared.masking import show
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ async def undo(
                 f"queue undo: audit {audit} is 'key revoke': a revoked key stays revoked; allowed: another key"
             )
         if noun not in _UNDO:
-            raise NotNow(f"queue undo: audit {audit} is {earlier.verb!r}, which cannot be undone")
+            raise NotNow(f"queue undo: audit {audit} is {show(earlier.verb)}, which cannot be undone")
         if earlier.undone:
             raise NotNow(f"queue undo: audit {audit} was undone at {to_the_second(earlier.undone)}")
         more = {"next": json.dumps(await _next(connection, audit))} if noun == "schedule" else {}

@@ -50,6 +50,7 @@ from queued.waiting.deferral import SOONEST, Deferral, ParkedError, ParkedLine
 from shared.errors import in_words
 from shared.mail.domain import DomainRefused, to_ascii
 from shared.mail.smtp_reply import printable
+from shared.masking import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -381,9 +382,9 @@ def _name(text: str) -> str:
             return text
         name = dns.name.from_text(text)
     except (dns.exception.DNSException, DomainRefused) as error:
-        raise ValueError(f"{text!r} is not a domain name") from error
+        raise ValueError(f"{show(text)} is not a domain name") from error
     if name == dns.name.root:
-        raise ValueError(f"{text!r} is not a domain name")
+        raise ValueError(f"{show(text)} is not a domain name")
     return _text(name)
 
 

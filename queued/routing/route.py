@@ -16,6 +16,7 @@ from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from shared.mail.outcome import Outcome
+from shared.masking import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -252,7 +253,7 @@ def _literal(domain: str) -> Address:
 
 def no_domain(domain: str) -> Unroutable:
     """The recipient's domain cannot be in DNS at all."""
-    return _never("5.1.2", f"{domain!r} is not a domain name")
+    return _never("5.1.2", f"{show(domain)} is not a domain name")
 
 
 def _never(enhanced: str, text: str) -> Unroutable:

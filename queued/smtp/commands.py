@@ -18,6 +18,7 @@ from queued.smtp.content import wire_size
 from shared.how_many import how_many
 from shared.mail import xtext
 from shared.mail.smtp_reply import Reply
+from shared.masking import show
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +40,7 @@ NEEDS_SMTPUTF8 = Reply.make(550, "5.6.7", "message needs SMTPUTF8, which the hos
 def ehlo_command(verb: str, hostname: str) -> bytes:
     """EHLO or HELO with our name (RFC 5321 §4.1.1.1)."""
     if not hostname or not hostname.isascii() or not hostname.isprintable() or " " in hostname:
-        raise ValueError(f"host name {hostname!r} cannot be sent over SMTP")
+        raise ValueError(f"host name {show(hostname)} cannot be sent over SMTP")
     return f"{verb} {hostname}\r\n".encode("ascii")
 
 

@@ -20,6 +20,7 @@ from scripts.options import duration, finish
 from scripts.output import records
 from shared.config.httpd.load import load_httpd
 from shared.errors import PillarboxError
+from shared.masking import show
 
 if TYPE_CHECKING:
     import argparse
@@ -64,7 +65,7 @@ def _checked(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.netloc or parts.query or parts.fragment:
         raise PillarboxError(
-            f"--url: {url!r} is not the address of httpd; allowed: http or https, a host, a port, a path"
+            f"--url: {show(url)} is not the address of httpd; allowed: http or https, a host, a port, a path"
         )
     return url.rstrip("/")
 

@@ -28,6 +28,7 @@ from scripts.output.consent import add_consent, agreed
 from shared.config.collect.load import load_collect
 from shared.errors import PillarboxError
 from shared.how_many import how_many
+from shared.masking import show
 from shared.postgres import account_schema, database
 from shared.security.account_token import ACTIVATE, KEY_OCTETS, RECOVER, verify
 
@@ -153,6 +154,6 @@ def _conninfo(options: argparse.Namespace) -> str:
 def _schema(text: str) -> str:
     if not account_schema.NAME.fullmatch(text):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not the name of a schema here; allowed: 1 to 63 of a-z, 0-9 and underscore"
+            f"{show(text)} is not the name of a schema here; allowed: 1 to 63 of a-z, 0-9 and underscore"
         )
     return text

@@ -19,6 +19,7 @@ from scripts.analytics.workers import JOBS
 from scripts.one_connection import configured, started
 from scripts.options import add_config
 from shared.config.smtpd.load import load_smtpd
+from shared.masking import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,14 +74,14 @@ def day(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a day; allowed: YYYY-MM-DD") from None
+        raise argparse.ArgumentTypeError(f"{show(text)} is not a day; allowed: YYYY-MM-DD") from None
 
 
 def count(text: str) -> int:
     """A number above zero; 250k and 10m are thousands and millions."""
     digits, unit = (text[:-1], _UNITS[text[-1].lower()]) if text[-1:].lower() in _UNITS else (text, 1)
     if not digits.isascii() or not digits.isdigit() or int(digits) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0; allowed: 5000, 250k, 10m")
+        raise argparse.ArgumentTypeError(f"{show(text)} is not a number above 0; allowed: 5000, 250k, 10m")
     return int(digits) * unit
 
 

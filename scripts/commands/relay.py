@@ -25,6 +25,7 @@ from scripts.up import only_one
 from shared.config.queued.load import load_queued
 from shared.config.yaml_edit import set_value
 from shared.errors import ConfigError, PillarboxError
+from shared.masking import show
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +58,7 @@ def read_host(text: str) -> Host:
     found = _HOST.fullmatch(text)
     port = int(found["port"]) if found and found["port"] else None
     if found is None or (port is not None and not 0 < port <= _LAST):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a host; allowed: NAME, NAME:PORT, [IPV6] or [IPV6]:PORT")
+        raise argparse.ArgumentTypeError(f"{show(text)} is not a host; allowed: NAME, NAME:PORT, [IPV6] or [IPV6]:PORT")
     return Host(found["name"].strip("[]"), port)
 
 

@@ -24,6 +24,7 @@ from scripts.output.table import Column, Table
 from scripts.terminal import printable
 from shared.config.queued.load import load_queued
 from shared.mail.smtp_reply import Reply, ReplyParser
+from shared.masking import show
 
 if TYPE_CHECKING:
     from queued.outcome.rules_compile import CompiledRule, Said
@@ -135,6 +136,6 @@ def _reply(text: str) -> Reply:
     replies = parser.feed(f"{text}\r\n".encode())
     if len(replies) != 1 or parser.broken:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a valid reply; allowed: a code from 200 to 599, an optional enhanced code, and text"
+            f"{show(text)} is not a valid reply; allowed: a code from 200 to 599, an optional enhanced code, and text"
         )
     return replies[0]

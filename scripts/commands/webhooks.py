@@ -23,6 +23,7 @@ from scripts.output.records import fields
 from scripts.output.table import Column, Table
 from shared.config.queued.load import load_queued
 from shared.config.queued.webhooks import KINDS
+from shared.masking import show
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -203,7 +204,7 @@ def _time(text: str, option: str) -> datetime:
             return datetime.now(UTC) - duration(text)
         except (argparse.ArgumentTypeError, OverflowError):
             allowed = "2026-11-20T08:30, or a duration such as 2h"
-            raise Refused(f"{option}: {text!r} is not a time; allowed: {allowed}") from None
+            raise Refused(f"{option}: {show(text)} is not a time; allowed: {allowed}") from None
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 

@@ -26,6 +26,7 @@ from scripts.output.interrupted import telling
 from scripts.output.records import fields
 from scripts.output.table import Column, Table, pairs
 from scripts.queue.show import TRIES
+from shared import masking
 from shared.how_many import how_many
 from shared.mail.results import DEAD, RESULTS
 from shared.postgres import database
@@ -141,7 +142,7 @@ def requeue(options: argparse.Namespace) -> int:
 def _id(text: str) -> str:
     if deadletters.is_id(text):
         return text
-    raise argparse.ArgumentTypeError(f"{text!r} is neither a number in the archive nor a message id")
+    raise argparse.ArgumentTypeError(f"{masking.show(text)} is neither a number in the archive nor a message id")
 
 
 def watch(options: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ from scripts.commands.relay import Host, read_host
 from shared.config.queued.signing import read_domain
 from shared.errors import PillarboxError
 from shared.host_name import is_qualified
+from shared.masking import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +33,7 @@ class Answers(NamedTuple):
 def read_hostname(text: str) -> str:
     """A host's name, as other hosts know it."""
     if not is_qualified(text):
-        raise ValueError(f"{text!r} is not a fully qualified host name; allowed: a name such as mail.example.com")
+        raise ValueError(f"{show(text)} is not a fully qualified host name; allowed: a name such as mail.example.com")
     return text.lower()
 
 
@@ -44,7 +45,7 @@ def gather(options: argparse.Namespace, known: str) -> Answers:
     if not hostname and asks:
         hostname = _asked("host name, as other hosts know it", default, read_hostname)
     if not hostname and not default:
-        raise PillarboxError(f"--hostname is required: the system's own name {known!r} is not fully qualified")
+        raise PillarboxError(f"--hostname is required: the system's own name {show(known)} is not fully qualified")
     relay = _relay(options, asks=asks)
     user: str | None = options.user
     if relay is not None and user is None and asks:

@@ -22,6 +22,7 @@ from scripts.output import records
 from scripts.output.table import Column, Table
 from scripts.policy.trial import Trial, TriedMail, attempt
 from scripts.terminal import printable
+from shared import masking
 from shared.config.queued.load import load_queued
 from shared.config.smtpd.load import load_smtpd
 from shared.config.units import parse_size
@@ -244,14 +245,16 @@ def _client(text: str) -> str:
     try:
         return str(ip_address(text))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an IP address; allowed: 192.0.2.1, 2001:db8::1") from None
+        raise argparse.ArgumentTypeError(
+            f"{masking.show(text)} is not an IP address; allowed: 192.0.2.1, 2001:db8::1"
+        ) from None
 
 
 def _address(text: str) -> Address:
     try:
         return address.parse(text)
     except address.AddressRefused as reason:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an address: {reason}") from None
+        raise argparse.ArgumentTypeError(f"{masking.show(text)} is not an address: {reason}") from None
 
 
 def _sender(text: str) -> Address | None:
@@ -262,7 +265,7 @@ def _time(text: str) -> datetime:
     try:
         named = datetime.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 2026-07-01T12:00+02:00") from None
+        raise argparse.ArgumentTypeError(f"{masking.show(text)} is not a time such as 2026-07-01T12:00+02:00") from None
     return named if named.tzinfo is not None else named.replace(tzinfo=UTC)
 
 

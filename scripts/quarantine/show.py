@@ -20,6 +20,7 @@ from scripts.output.table import Column, Table, pairs
 from scripts.quarantine.reviewing import narrow
 from scripts.queue.query import add_condition, run
 from scripts.terminal import printable
+from shared import masking
 from shared.config.smtpd.load import load_smtpd
 from shared.config.units import format_size
 
@@ -73,7 +74,7 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 def _id(text: str) -> str:
     if is_recipient(text) or is_message(text) or is_msgid(text):
         return text
-    raise argparse.ArgumentTypeError(f"{text!r} is neither the number of a recipient nor a message id")
+    raise argparse.ArgumentTypeError(f"{masking.show(text)} is neither the number of a recipient nor a message id")
 
 
 def list_(options: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ from scripts.output import consent, records, settings
 from scripts.output.reason import by
 from scripts.queue.act import tell, watched
 from shared.how_many import how_many
+from shared.masking import show
 
 if TYPE_CHECKING:
     import argparse
@@ -31,7 +32,7 @@ async def undo(connection: database.Connection, options: argparse.Namespace) -> 
         if options.json:
             records.one(plan.preview().model_dump())
         else:
-            print(f"undo {plan.verb!r} of {how_many(plan.recipients, 'recipient')}")
+            print(f"undo {show(plan.verb)} of {how_many(plan.recipients, 'recipient')}")
         if not await consent.agreed(options, "queue undo", wanted=plan.recipients):
             return 0
     done = await operation.undo(connection, by(options), plan, watched(quiet=options.json))

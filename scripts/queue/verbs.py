@@ -16,6 +16,7 @@ from scripts.queue.act import act, add_acting, add_consent
 from scripts.queue.query import run
 from scripts.queue.undo import undo
 from shared.errors import PillarboxError
+from shared.masking import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,10 +94,10 @@ def _undo(options: argparse.Namespace) -> int:
 def _level(text: str) -> int:
     if text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() and int(text) in verbs.PRIORITIES:
         return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not a priority; allowed: -9 to 9")
+    raise argparse.ArgumentTypeError(f"{show(text)} is not a priority; allowed: -9 to 9")
 
 
 def _word(text: str) -> str:
     if 0 < len(text) <= verbs.LONGEST_WORD and text.isprintable():
         return text
-    raise argparse.ArgumentTypeError(f"{text!r} is not an id; allowed: 1 to 255 printable characters")
+    raise argparse.ArgumentTypeError(f"{show(text)} is not an id; allowed: 1 to 255 printable characters")

@@ -30,6 +30,7 @@ from shared.config.smtpd.quarantine import all_quarantines
 from shared.config.units import format_duration
 from shared.errors import PillarboxError
 from shared.how_many import how_many
+from shared.masking import show
 from shared.postgres import database, timeline
 
 if TYPE_CHECKING:
@@ -77,13 +78,13 @@ def retention(options: argparse.Namespace) -> int:
 def _only(name: str, age: timedelta | None, wanted: list[Rule]) -> Rule:
     """The rule of one quarantine: the age on the command line, its own, or that of others."""
     if not name or not name.isprintable():
-        raise PillarboxError(f"retention: {name!r} is not a valid quarantine id")
+        raise PillarboxError(f"retention: {show(name)} is not a valid quarantine id")
     [*own, others] = wanted
     configured = {rule.quarantine: rule.keep for rule in own}.get(name, others.keep)
     keep = configured if age is None else age
     if keep is None:
         raise PillarboxError(
-            f"retention: no retention is set for {name!r}; allowed: --age, or quarantines[].retention or "
+            f"retention: no retention is set for {show(name)}; allowed: --age, or quarantines[].retention or "
             "retention.default in smtpd.yaml"
         )
     return Rule(name, keep)

@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from shared.masking import show
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -66,7 +68,7 @@ def _own(asked: Asked, word: str, rest: Iterator[str]) -> None:
         asked.mode = name[2:]
         return
     if name not in _OWN:
-        raise NotUsable(f"{word!r} is unknown; allowed: {', '.join(_OWN)}, --flush and the options of sendmail(1)")
+        raise NotUsable(f"{show(word)} is unknown; allowed: {', '.join(_OWN)}, --flush and the options of sendmail(1)")
     value = value if equals else next(rest, "")
     if not value:
         raise NotUsable(f"{name} needs a value")

@@ -23,6 +23,7 @@ from scripts.sendmail import spool
 from scripts.sendmail.arguments import Asked, NotUsable, parse
 from scripts.sendmail.message import Defaults, NotAMessage, Outgoing, compose, read
 from scripts.sendmail.submit import Accepted, Away, Refused, submit
+from shared import masking
 from shared.errors import cause
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def _message(asked: Asked) -> Outgoing:
 def _server(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal():
-        raise NotUsable(f"{text!r} is not a server; allowed: HOST:PORT")
+        raise NotUsable(f"{masking.show(text)} is not a server; allowed: HOST:PORT")
     return host.strip("[]"), int(port)
 
 

@@ -15,6 +15,8 @@ from email.header import Header
 from email.utils import formataddr, getaddresses
 from typing import TYPE_CHECKING, Final
 
+from shared.masking import show
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -100,7 +102,7 @@ def addresses(text: str) -> list[str]:
     for address in found:
         local, _, domain = address.rpartition("@")
         if _BAD.search(domain) or (_BAD.search(local) and not local.startswith('"')):
-            raise NotAMessage(f"{address!r} is not an address")
+            raise NotAMessage(f"{show(address)} is not an address")
         try:
             address.encode()
         except UnicodeEncodeError:
@@ -112,7 +114,7 @@ def _complete(address: str, domain: str) -> str:
     if "@" in address:
         return address
     if not address or _BAD.search(address):
-        raise NotAMessage(f"{address!r} is not an address")
+        raise NotAMessage(f"{show(address)} is not an address")
     return f"{address}@{domain}"
 
 

@@ -22,6 +22,7 @@ from scripts.terminal import printable
 from shared.config.smtpd.load import load_smtpd
 from shared.errors import PillarboxError
 from shared.how_many import how_many
+from shared.masking import show
 
 if TYPE_CHECKING:
     import argparse
@@ -84,7 +85,7 @@ def found(store: Store, which: str) -> Taken:
         taken = next((each for each in every if each and wanted in {each.id, each.messageid.strip("<>")}), None)
     if taken is None:
         raise PillarboxError(
-            f"sink show: message {which!r} is not in {store.folder}; allowed: a number of `pillarbox sink show`, "
+            f"sink show: message {show(which)} is not in {store.folder}; allowed: a number of `pillarbox sink show`, "
             "the id in the reply 250, or a Message-ID"
         )
     return taken

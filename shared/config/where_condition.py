@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from shared.errors import ConfigError
 from shared.mail.message import RESERVED
+from shared.masking import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,12 +45,12 @@ def check_condition(where: str) -> None:
     depth = 0
     for token in _tokens(where):
         if token in {";", "--", "/*"}:
-            raise ConfigError(f"{where!r}: {token!r} is not allowed in a condition")
+            raise ConfigError(f"{show(where)}: {show(token)} is not allowed in a condition")
         depth += {"(": 1, ")": -1}.get(token, 0)
         if depth < 0:
             break
     if depth != 0 or not where.strip():
-        raise ConfigError(f"{where!r} is not one SQL condition: its parentheses do not balance")
+        raise ConfigError(f"{show(where)} is not one SQL condition: its parentheses do not balance")
 
 
 def mistaken_key(where: str) -> str | None:

@@ -22,6 +22,7 @@ from shared.config.fields import (
     setting,
     whole,
 )
+from shared.masking import show
 from shared.security.scram_keys import ITERATIONS, LEAST_ITERATIONS, MOST_ITERATIONS
 
 type Mechanism = Literal["PLAIN", "LOGIN", "SCRAM-SHA-256", "SCRAM-SHA-256-PLUS", "EXTERNAL"]
@@ -137,5 +138,5 @@ class Authentication(Section):
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if self.source == "table" and self.file is not None:
-            raise ValueError(f"source is table but file is {str(self.file)!r}; allowed: source: file, or no file")
+            raise ValueError(f"source is table but file is {show(str(self.file))}; allowed: source: file, or no file")
         return self

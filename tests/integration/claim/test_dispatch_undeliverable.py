@@ -41,8 +41,8 @@ async def test_mail_without_a_transport_is_deferred_by_the_usual_schedule_and_ex
         await heard.wait("result.deferred")
         await until(lambda: dispatcher.inflight == 0, "both to be recorded")
     [waiting] = factory.queue()
-    assert (waiting.id, waiting.last_error) == (fresh, "no transport 'fax' in queued.yaml")
+    assert (waiting.id, waiting.last_error) == (fresh, 'transport "fax" does not exist in queued.yaml')
     assert waiting.next_retry > waiting.last_retry
     assert [(row.id, row.result, row.last_error) for row in factory.archive()] == [
-        (old, "expired", "no transport 'fax' in queued.yaml")
+        (old, "expired", 'transport "fax" does not exist in queued.yaml')
     ]

@@ -115,13 +115,13 @@ def test_a_principal_reviews_its_own_quarantines(
     may = {line["id"]: line["may"] for line in reviewer.lines("list", "--as", "ann")}
     assert (may["spam"], may["legal"], may["open"]) == (True, False, False)
     reviewer.run("release", str(legal), "--yes", "--as", "ann")
-    assert "'ann' is not a reviewer of 'legal', whose reviewers are bob" in reviewer.refused
+    assert '"ann" is not a reviewer of "legal"; its reviewers are bob' in reviewer.refused
     reviewer.run("release", str(opened), "--yes", "--as", "ann")
-    assert "PostgreSQL does not let 'ann' decide in 'open'" in reviewer.refused
+    assert 'PostgreSQL does not let "ann" decide in "open"' in reviewer.refused
     reviewer.run("release", str(spam), "--yes")
-    assert f"{reviewer.login!r} is not a reviewer of 'spam'" in reviewer.refused, "such a login itself decides nothing"
+    assert f'"{reviewer.login}" is not a reviewer of "spam"' in reviewer.refused, "such a login itself decides nothing"
     reviewer.run("list", "--as", "eve")
-    assert reviewer.refused.startswith("pillarbox: 'eve' is not a reviewer; allowed: principals with the role reviewer")
+    assert reviewer.refused.startswith('pillarbox: "eve" is not a reviewer; allowed: principals with the role reviewer')
     assert reviewer.json("release", str(spam), "--yes", "--as", "ann")["done"] == 1
     assert {row.id: row.status for row in factory.queue()} == {spam: "DELIVER", legal: "HOLD", opened: "HOLD"}
 

@@ -241,7 +241,7 @@ def test_more_than_a_batch(factory: Factory, config: Path, capsys: pytest.Captur
         (["requeue", "--yes"], "give numbers or at least one of"),
         (["list", "--since", "yesterday"], "is not a duration"),
         (["list", "--limit", "0"], "is not a number from 1 to 1000000000"),
-        (["list", "--result", "success"], "'success' is unknown; allowed: rejected, failed, expired"),
+        (["list", "--result", "success"], '"success" is unknown; allowed: rejected, failed, expired'),
     ],
 )
 def test_bad_input_is_one_clear_line(

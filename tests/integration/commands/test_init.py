@@ -118,7 +118,7 @@ def test_a_smart_host_has_its_login_in_a_private_file(
     ("words", "says"),
     [
         ((*HOST,), "--relay HOST or --direct is required"),
-        (("--hostname", "mail", "--direct"), "--hostname: 'mail' is not a fully qualified host name"),
+        (("--hostname", "mail", "--direct"), '--hostname: "mail" is not a fully qualified host name'),
         ((*HOST, "--direct", "--domain", "a b"), "--domain: "),
         ((*HOST, "--direct", "--selector", "a/b"), "--selector: "),
         ((*HOST, "--direct", "--user", "me"), "--user requires --relay"),
@@ -161,7 +161,7 @@ def test_a_person_at_a_terminal_is_asked_again_until_the_answer_is_good(database
     os.close(ours)
     os.close(theirs)
     assert command.returncode == 0, said
-    assert "'mail' is not a fully qualified host name" in said
+    assert '"mail" is not a fully qualified host name' in said
     queued = load_queued(tmp_path / "etc" / "queued.yaml")
     assert queued.transports[0].connection.server == "smtp.example.net"
     assert [rule.id for rule in queued.signing.rules] == ["example.com", "example.org"]

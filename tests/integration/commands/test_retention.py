@@ -157,7 +157,7 @@ def test_old_commands_are_deleted_with_their_undo_rows(
     ("words", "said"),
     [
         (["--age", "1d"], "--age requires --quarantine"),
-        (["--quarantine", "abuse"], "no retention is set for 'abuse'; allowed: --age"),
+        (["--quarantine", "abuse"], 'no retention is set for "abuse"; allowed: --age'),
         (["--quarantine", ""], "is not a valid quarantine id"),
     ],
 )

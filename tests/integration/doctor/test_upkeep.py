@@ -22,7 +22,7 @@ async def test_mail_for_an_unknown_transport_is_reported(patient: Patient) -> No
     patient.factory.rows(1, partid="4", transportid="telex", status="BOUNCE")  # it will not be sent
     finding = await patient.worst("mail.transport")
     assert finding.verdict is Severity.ALARM
-    assert "4 recipients by 'fax'; it waits" in finding.found
+    assert '4 recipients by "fax"; it waits' in finding.found
     assert "telex" not in finding.found
     patient.factory.sql("UPDATE pillarbox.queue SET transportid = 'default'")
     assert (await patient.worst("mail.transport")).verdict is Severity.OK

@@ -58,7 +58,7 @@ async def test_people_do_by_their_tokens_what_their_roles_allow(
         clients = {name: await api.client(token) for name, token in tokens.items()}
         assert [await status(each) for each in (*clients.values(), by_key)] == [200, 200, 401, 401, 200]
         stranger = await clients["stranger"].get("/v1/queue")
-        assert stranger.json()["detail"] == "'stranger', whom the token names, is not a principal of kind person"
+        assert stranger.json()["detail"] == '"stranger", whom the token names, is not a principal of kind person'
         assert stranger.headers["www-authenticate"].startswith("Bearer")
         everything = {"all": True}
         assert (await clients["ann"].post("/v1/queue/hold", json=everything)).status_code == 403

@@ -162,7 +162,7 @@ async def test_a_digest_is_sent_once_by_who_may_send(system: System, factory: Fa
         refused = await client.post("/v1/quarantine/digest", json={})
         assert (refused.status_code, "the role sender" in refused.json()["detail"]) == (403, True)
         unknown = await client.post("/v1/quarantine/digest", json={"quarantines": ["spma"]})
-        assert (unknown.status_code, "those that have: review" in unknown.json()["detail"]) == (404, True)
+        assert (unknown.status_code, "allowed: review" in unknown.json()["detail"]) == (404, True)
         await system.rows("UPDATE principals SET roles = '{reviewer,sender}'")
         [sent] = (await client.post("/v1/quarantine/digest", json={})).json()
         [queued] = [row for row in factory.queue() if row.status == "DELIVER"]

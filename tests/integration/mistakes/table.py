@@ -78,7 +78,7 @@ TYPED: Final = [
     Mistake(
         "wrong verb",
         "pillarbox queu list",
-        "pillarbox: argument VERB: 'queu' is unknown; allowed: …; did you mean queue?; see `pillarbox --help`",
+        'pillarbox: argument VERB: "queu" is unknown; allowed: …; did you mean queue?; see `pillarbox --help`',
         USAGE,
     ),
     Mistake(
@@ -96,7 +96,7 @@ TYPED: Final = [
     Mistake(
         "wrong verb of a verb",
         "pillarbox queue relase 1",
-        "pillarbox queue: argument VERB: 'relase' is unknown; allowed: …; did you mean release?; see `pillarbox queue --help`",
+        'pillarbox queue: argument VERB: "relase" is unknown; allowed: …; did you mean release?; see `pillarbox queue --help`',
         USAGE,
     ),
     Mistake(
@@ -144,7 +144,7 @@ TYPED: Final = [
     Mistake(
         "word for a number",
         "pillarbox deadletters requeue all",
-        "pillarbox deadletters requeue: argument ID: 'all' is neither a number in the archive nor a message id; see `pillarbox deadletters requeue --help`",
+        'pillarbox deadletters requeue: argument ID: "all" is neither a number in the archive nor a message id; see `pillarbox deadletters requeue --help`',
         USAGE,
     ),
     Mistake(
@@ -162,7 +162,7 @@ TYPED: Final = [
     Mistake(
         "priority out of range",
         "pillarbox queue priority --all --to 12",
-        "pillarbox queue priority: argument --to: '12' is not a priority; allowed: -9 to 9; see `pillarbox queue priority --help`",
+        'pillarbox queue priority: argument --to: "12" is not a priority; allowed: -9 to 9; see `pillarbox queue priority --help`',
         USAGE,
     ),
     Mistake(
@@ -210,7 +210,7 @@ TYPED: Final = [
     Mistake(
         "group by a mistyped column",
         "pillarbox queue group recipientdoman",
-        "pillarbox: queue group: 'recipientdoman' is not a column to group by; allowed: …, metadata.KEY; did you mean recipientdomain?",
+        'pillarbox: queue group: "recipientdoman" is not a column to group by; allowed: …, metadata.KEY; did you mean recipientdomain?',
         FAILED,
     ),
     Mistake(
@@ -246,7 +246,7 @@ TYPED: Final = [
     Mistake(
         "trace an address",
         "pillarbox queue trace ann@example.com",
-        "pillarbox: queue trace: 'ann@example.com' is neither a message id nor the number of a recipient; `pillarbox queue list recipient=ann@example.com` lists its queued mail; write a Message-ID in <>",
+        'pillarbox: queue trace: "ann@example.com" is neither a message id nor the number of a recipient; `pillarbox queue list recipient=ann@example.com` lists its queued mail; write a Message-ID in <>',
         FAILED,
     ),
     Mistake(
@@ -270,31 +270,31 @@ TYPED: Final = [
     Mistake(
         "unknown worker",
         "queued --worker al",
-        "queued: config/queued.yaml: workers: no worker 'al'; allowed: all",
+        'queued: config/queued.yaml: workers: worker "al" does not exist; allowed: all',
         CONFIG,
     ),
     Mistake(
         "undo by a number that no row can have",
         f"pillarbox queue undo {_TOO_LONG} --yes",
-        f"pillarbox queue undo: argument AUDIT: '{_TOO_LONG}' {_ROWS}; see `pillarbox queue undo --help`",
+        f'pillarbox queue undo: argument AUDIT: "{_TOO_LONG}" {_ROWS}; see `pillarbox queue undo --help`',
         USAGE,
     ),
     Mistake(
         "one audit row by a word",
         "pillarbox queue audit last",
-        f"pillarbox queue audit: argument AUDIT: 'last' {_ROWS}; see `pillarbox queue audit --help`",
+        f'pillarbox queue audit: argument AUDIT: "last" {_ROWS}; see `pillarbox queue audit --help`',
         USAGE,
     ),
     Mistake(
         "resume by a number that no row can have",
         f"pillarbox suspend remove {_TOO_LONG}",
-        f"pillarbox suspend remove: argument ID: '{_TOO_LONG}' {_ROWS}; see `pillarbox suspend remove --help`",
+        f'pillarbox suspend remove: argument ID: "{_TOO_LONG}" {_ROWS}; see `pillarbox suspend remove --help`',
         USAGE,
     ),
     Mistake(
         "resume what is not suspended",
         "pillarbox suspend remove 99",
-        "pillarbox: suspend remove: no suspend 99; allowed: those of `suspend list`",
+        "pillarbox: suspend remove: suspend 99 does not exist; allowed: those of `suspend list`",
         FAILED,
     ),
     Mistake(
@@ -306,13 +306,13 @@ TYPED: Final = [
     Mistake(
         "no rows",
         "pillarbox queue list --limit 0",
-        "pillarbox queue list: argument --limit: '0' is not a number from 1 to 1000000000; see `pillarbox queue list --help`",
+        'pillarbox queue list: argument --limit: "0" is not a number from 1 to 1000000000; see `pillarbox queue list --help`',
         USAGE,
     ),
     Mistake(
         "show by a number that no row can have",
         f"pillarbox queue show {_TOO_LONG}",
-        f"pillarbox: queue show: '{_TOO_LONG}' is neither the number of a recipient nor a message id",
+        f'pillarbox: queue show: "{_TOO_LONG}" is neither the number of a recipient nor a message id',
         FAILED,
     ),
     Mistake(
@@ -330,25 +330,25 @@ TYPED: Final = [
     Mistake(
         "relay with its user before @",
         "pillarbox relay apikey@smtp.example.com",
-        f"pillarbox relay: argument HOST[:PORT]: 'apikey@smtp.example.com' {_RELAY}",
+        f'pillarbox relay: argument HOST[:PORT]: "apikey@smtp.example.com" {_RELAY}',
         USAGE,
     ),
     Mistake(
         "relay as a URL",
         "pillarbox relay smtp://smtp.example.com",
-        f"pillarbox relay: argument HOST[:PORT]: 'smtp://smtp.example.com' {_RELAY}",
+        f'pillarbox relay: argument HOST[:PORT]: "smtp://smtp.example.com" {_RELAY}',
         USAGE,
     ),
     Mistake(
         "relay with a port that is too large",
         "pillarbox relay smtp.example.com:99999",
-        f"pillarbox relay: argument HOST[:PORT]: 'smtp.example.com:99999' {_RELAY}",
+        f'pillarbox relay: argument HOST[:PORT]: "smtp.example.com:99999" {_RELAY}',
         USAGE,
     ),
     Mistake(
         "relay with the name of a port",
         "pillarbox relay smtp.example.com:submission",
-        f"pillarbox relay: argument HOST[:PORT]: 'smtp.example.com:submission' {_RELAY}",
+        f'pillarbox relay: argument HOST[:PORT]: "smtp.example.com:submission" {_RELAY}',
         USAGE,
     ),
     Mistake(
@@ -384,13 +384,13 @@ TYPED: Final = [
     Mistake(
         "principal of an unknown kind",
         "pillarbox principal add ann --kind robot",
-        "pillarbox principal add: argument --kind: 'robot' is unknown; allowed: person, application; see `pillarbox principal add --help`",
+        'pillarbox principal add: argument --kind: "robot" is unknown; allowed: person, application; see `pillarbox principal add --help`',
         USAGE,
     ),
     Mistake(
         "erase half an address",
         "pillarbox erase joe --no-lake --dry-run",
-        "pillarbox: ADDRESS: 'joe': address has no domain; allowed: local-part@domain",
+        'pillarbox: ADDRESS: "joe": address has no domain; allowed: local-part@domain',
         FAILED,
     ),
     Mistake(
@@ -402,7 +402,7 @@ TYPED: Final = [
     Mistake(
         "completion of an unknown shell",
         "pillarbox completion fish",
-        "pillarbox completion: argument SHELL: 'fish' is unknown; allowed: bash, zsh; see `pillarbox completion --help`",
+        'pillarbox completion: argument SHELL: "fish" is unknown; allowed: bash, zsh; see `pillarbox completion --help`',
         USAGE,
     ),
     Mistake(
@@ -414,7 +414,7 @@ TYPED: Final = [
     Mistake(
         "init for half a host name",
         "pillarbox init fresh --hostname mail --direct --domain example.com",
-        "pillarbox: --hostname: 'mail' is not a fully qualified host name; allowed: a name such as mail.example.com",
+        'pillarbox: --hostname: "mail" is not a fully qualified host name; allowed: a name such as mail.example.com',
         FAILED,
     ),
     Mistake(
@@ -664,7 +664,7 @@ WRITTEN: Final = [
     queued(
         "parenthesis left out",
         """workers: [{id: all, where: "priority IN (1"}]""",
-        """config/queued.yaml: workers[0].where: 'priority IN (1' is not one SQL condition: its parentheses do not balance""",
+        """config/queued.yaml: workers[0].where: "priority IN (1" is not one SQL condition: its parentheses do not balance""",
     ),
     queued(
         "port within the host",

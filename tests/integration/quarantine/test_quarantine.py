@@ -228,7 +228,7 @@ def test_a_reviewer_of_other_quarantines_is_refused(factory: Factory, reviewer: 
     ):
         reviewer.run(*words)
         assert reviewer.status == 1, words
-        assert f"{reviewer.login!r} is not a reviewer of 'legal', whose reviewers are somebody_else" in reviewer.refused
+        assert f'"{reviewer.login}" is not a reviewer of "legal"; its reviewers are somebody_else' in reviewer.refused
     assert statuses(factory, mine, theirs) == ["HOLD", "HOLD"]
     assert reviewer.json("delete", "--all", "quarantine!=legal", "--yes")["done"] == 1
     assert statuses(factory, mine, theirs) == ["DELETE", "HOLD"]

@@ -165,14 +165,14 @@ def test_a_digest_needs_a_notice_the_right_to_spool_and_a_reviewer(
 ) -> None:
     hold(factory, "review")
     reviewer.run("digest", "other", "--yes")
-    assert (reviewer.status, "those that have: review" in reviewer.refused) == (1, True)
+    assert (reviewer.status, "allowed: review" in reviewer.refused) == (1, True)
     plain = reviewing.reviewer(quarantines=[{"id": "review", "notice": NOTICE}])
     assert "would send" in plain.run("digest")
     plain.run("digest", "--yes")
     assert (plain.status, "grant it pillarbox_application" in plain.refused) == (1, True)
     closed = reviewing.reviewer(quarantines=[{"id": "review", "notice": NOTICE, "reviewers": ["nobody"]}])
     closed.run("digest", "review")
-    assert "is not a reviewer of 'review'" in closed.refused
+    assert 'is not a reviewer of "review"' in closed.refused
     assert digests(factory) == []
 
 
@@ -184,6 +184,6 @@ def test_an_admin_who_may_not_send_learns_which_role_is_missing(
     command = Pillarbox(config, capsys)
     command.run("principal", "add", "root", "--role", "admin")
     command.run("quarantine", "digest", "--yes", "--as", "root")
-    assert "'root' may not send mail; allowed: principals with the role sender, too" in command.refused
+    assert '"root" may not send mail; allowed: principals with the role sender, too' in command.refused
     command.run("principal", "change", "root", "--role", "admin", "--role", "sender")
     assert "sent desk@example.com" in command.run("quarantine", "digest", "--yes", "--as", "root")

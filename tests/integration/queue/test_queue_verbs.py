@@ -64,7 +64,7 @@ def test_ids_alone_name_recipients_and_messages(factory: Factory, pillarbox: Pil
     assert [each["id"] for each in pillarbox.lines("list", others, str(two))] == [two, other]
     assert {each["id"] for each in pillarbox.lines("trace", message)} == {one, two, three}
     pillarbox.run("show", "x")
-    assert pillarbox.refused == "pillarbox: queue show: 'x' is neither the number of a recipient nor a message id\n"
+    assert pillarbox.refused == 'pillarbox: queue show: "x" is neither the number of a recipient nor a message id\n'
 
 
 @pytest.mark.parametrize(

@@ -312,7 +312,7 @@ def test_the_command_manages_the_table(database: str, tmp_path: Path, capsys: py
     assert main(["suppress", "remove", "joe@example.com", *config]) == 1
     listed.write_text("ann@example.com\nnot an address\n")
     assert main(["suppress", "import", str(listed), *config]) == 1
-    assert f"{listed}:2: 'not an address'" in capsys.readouterr().err
+    assert f'{listed}:2: "not an address"' in capsys.readouterr().err
 
 
 def test_only_one_report_at_a_time_scans_all_leaves(factory: Factory) -> None:

@@ -291,7 +291,7 @@ def test_unusable_certificates_are_one_clear_line(authority: Authority, tmp_path
         ({**pair, "certificate": str(empty)}, "servers[0].tls: *"),
         ({**pair, "certificate": str(tmp_path / "none")}, "servers[0].tls.certificate: *No such file or directory"),
         ({**pair, "privatekey": str(tmp_path / "none")}, "servers[0].tls.privatekey: *No such file or directory"),
-        ({**pair, "ciphers": "NONE:x"}, "servers[0].tls.ciphers: 'NONE:x' names no cipher; allowed: "),
+        ({**pair, "ciphers": "NONE:x"}, 'servers[0].tls.ciphers: "NONE:x" names no cipher; allowed: '),
         ({**pair, "certificates": [{**other, "privatekey": pair["privatekey"]}]}, "servers[0].tls.certificates[0]: "),
         (
             {**pair, "client": {"ask": "request", "authorities": str(empty)}},

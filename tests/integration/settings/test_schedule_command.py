@@ -122,12 +122,14 @@ def test_an_error_names_the_option(command: Command, factory: Factory, arguments
 
 def test_an_id_must_be_new_to_add_and_known_to_remove(command: Command) -> None:
     every = ("--every", "0 9 * * *", *REPORT)
-    assert command("enable", "weekly")[2] == 'pillarbox: ID: no schedule "weekly"; allowed: there are none\n'
+    assert (
+        command("enable", "weekly")[2] == 'pillarbox: ID: schedule "weekly" does not exist; allowed: there are none\n'
+    )
     assert command("add", "daily", *every)[0] == 0
     status, _, err = command("add", "daily", *every)
     assert (status, err.partition(";")[0]) == (1, 'pillarbox: ID: there is a schedule "daily" already')
     for verb in ("remove", "enable", "disable"):
-        assert command(verb, "weekly")[::2] == (1, 'pillarbox: ID: no schedule "weekly"; allowed: daily\n')
+        assert command(verb, "weekly")[::2] == (1, 'pillarbox: ID: schedule "weekly" does not exist; allowed: daily\n')
 
 
 def test_an_unreachable_database_gives_one_line(command: Command, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_a_suspend_comes_back_with_its_number_and_its_mail_goes_again_when_it_is
     assert (done["done"], factory.sql("SELECT FROM pillarbox.suspends")) == (1, [])
     assert factory.one("SELECT next_retry <= now() FROM pillarbox.queue WHERE id = %(id)s", id=mail)
     command.run("queue", "undo", str(done["audit"]), "--yes")
-    assert "is 'undo', which cannot be undone" in command.refused
+    assert 'is "undo", which cannot be undone' in command.refused
 
 
 def test_of_several_suspends_all_are_removed_or_none(command: Pillarbox, factory: Factory) -> None:
@@ -91,7 +91,8 @@ def test_of_several_suspends_all_are_removed_or_none(command: Pillarbox, factory
     command.run("suspend", "remove", str(first), "77", "78")
     assert command.status == 1
     assert command.refused == (
-        "pillarbox: suspend remove: no suspend 77, 78; nothing was removed; allowed: those of `suspend list`\n"
+        "pillarbox: suspend remove: suspends 77, 78 do not exist; nothing was removed; "
+        "allowed: those of `suspend list`\n"
     )
     assert [row.id for row in factory.sql("SELECT id FROM pillarbox.suspends")] == [first]
     assert factory.one("SELECT count(*) FROM pillarbox.audit") == 1

@@ -115,7 +115,7 @@ def test_maintainers_suspend_and_remove_with_their_own_rights(
         ),
         (("add", "--job", "two words", *WHY), '--jobid: "two words" is not usable here; allowed: a value'),
         (("remove",), "suspend remove: give numbers that `pillarbox suspend list` shows, or --all"),
-        (("remove", "77"), "suspend remove: no suspend 77; allowed: those of `suspend list`"),
+        (("remove", "77"), "suspend remove: suspend 77 does not exist; allowed: those of `suspend list`"),
     ],
 )
 def test_a_mistake_gives_one_line(command: Command, arguments: tuple[str, ...], said: str) -> None:

@@ -199,9 +199,9 @@ CONDITIONS = [
     ("priority = 'high'", ("high",)),
     ("1", ("boolean",)),
     ("true); DROP TABLE pillarbox.queue; SELECT (true", ("parentheses",)),
-    ("(true); DROP TABLE pillarbox.queue; SELECT (true)", ("';'",)),
-    ("true; DROP TABLE pillarbox.queue", ("';'",)),
-    ("true -- and nothing else", ("'--'",)),
+    ("(true); DROP TABLE pillarbox.queue; SELECT (true)", ('";"',)),
+    ("true; DROP TABLE pillarbox.queue", ('";"',)),
+    ("true -- and nothing else", ('"--"',)),
 ]
 
 

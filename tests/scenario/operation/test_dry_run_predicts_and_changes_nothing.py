@@ -168,7 +168,7 @@ async def test_an_unknown_transport_and_an_empty_queue_are_reported(system: Syst
     await books.submit(smtpd, numbered(1))
     await system.rows("UPDATE queue SET transportid = 'gone'")
     [document] = (await documents(system)).values()
-    assert document["refused"] == "no transport 'gone' in queued.yaml (there are: default); it would wait"
+    assert document["refused"] == 'transport "gone" does not exist in queued.yaml, which has default; it would wait'
 
 
 async def test_claimed_recipients_and_those_not_due_are_left_out(system: System, books: Books) -> None:
@@ -185,4 +185,4 @@ async def test_claimed_recipients_and_those_not_due_are_left_out(system: System,
 async def test_an_invalid_number_is_refused(system: System) -> None:
     status, _, err = await dry_run(system, "dry", "0", settings={})
     assert status == 2
-    assert "'0' is not a number of recipients; allowed: 1 or more" in err
+    assert '"0" is not a number of recipients; allowed: 1 or more' in err

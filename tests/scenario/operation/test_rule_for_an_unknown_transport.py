@@ -28,12 +28,14 @@ async def test_the_mail_waits_and_doctor_raises_the_alarm(
     smtpd = await system.smtpd(policy={"rules": [rule]})
     await system.worker(books.sink.port, "queued")
     await books.submit(smtpd, numbered(1, ["fax.example"]), sessions=1)
-    await system.until("SELECT count(*) = 1 FROM queue WHERE last_error = 'no transport ''fax'' in queued.yaml'")
+    await system.until(
+        "SELECT count(*) = 1 FROM queue WHERE last_error = 'transport \"fax\" does not exist in queued.yaml'"
+    )
 
     findings = await examine(*load_both(system.folder), offline=True)
     [alarm] = [finding for finding in findings if finding.check == "mail.transport"]
     assert alarm.verdict is Severity.ALARM
-    assert "'fax'; it waits until it expires; policy rules of smtpd.yaml name fax, so more will come" in alarm.found
+    assert '"fax"; it waits until it expires; policy rules of smtpd.yaml name fax, so more will come' in alarm.found
     assert "`pillarbox queue move transport=ID --transport default`" in alarm.remedy
     pillarbox = Pillarbox(system.folder, capsys, "queue")
     await pillarbox.done("move", "transport=fax", "--transport", "default", "--yes")

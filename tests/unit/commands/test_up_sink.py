@@ -142,7 +142,7 @@ def test_a_message_is_found_by_number_id_and_message_id(tmp_path: Path) -> None:
     assert (
         show.found(store, ID) == show.found(store, "<s0@example.com>") == show.found(store, "s0@example.com") == taken
     )
-    with pytest.raises(PillarboxError, match="message '2' is not in"):
+    with pytest.raises(PillarboxError, match='message "2" is not in'):
         show.found(store, "2")
     assert taken.as_json()["number"] == 1
 

@@ -23,7 +23,7 @@ PAIR = "certificate: c, privatekey: k"
         ("authentication: {source: ldap}", "authentication.source: *** is not usable here; allowed: file or table"),
         (
             "authentication: {source: table, file: users.yaml}",
-            "authentication: source is table but file is 'users.yaml'; allowed: source: file, or no file",
+            "authentication: source is table but file is users.yaml; allowed: source: file, or no file",
         ),
         (
             "authentication: {mechanisms: [CRAM-MD5]}",

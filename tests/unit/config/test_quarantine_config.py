@@ -73,4 +73,4 @@ def test_only_reviewers_and_operators_may_decide(
     access = Access("alice", frozenset(roles), operator, unspooling="", quarantines=known)
     assert access.may(quarantine) == bool(may)
     if not may:
-        assert access.refusal(quarantine) == "'alice' is not a reviewer of 'legal', whose reviewers are lawyers"
+        assert access.refusal(quarantine) == '"alice" is not a reviewer of "legal"; its reviewers are lawyers'

@@ -42,7 +42,7 @@ def test_options_that_programs_use_are_understood(words: str, asked: Asked) -> N
         ("-Y x", "-Y is unknown"),
         ("--spool", "--spool needs a value"),
         ("--spool=", "--spool needs a value"),
-        ("--sever h:1", "'--sever' is unknown; allowed: --server"),
+        ("--sever h:1", '"--sever" is unknown; allowed: --server'),
     ],
 )
 def test_what_is_not_done_is_refused(words: str, said: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 from queued.claiming.claim import NOTHING_LOST
 from shared.config.where_condition import check_condition
 from shared.errors import ConfigError
+from shared.masking import show
 from shared.postgres.queries import _queries, numbered, query, where_query
 
 GOOD = [
@@ -35,20 +36,20 @@ GOOD = [
 ]
 
 BAD = [
-    ("true; DROP TABLE queue", "';'"),
-    ("true -- and the rest", "'--'"),
-    ("true /* and */", "'/\\*'"),
+    ("true; DROP TABLE queue", '";"'),
+    ("true -- and the rest", '"--"'),
+    ("true /* and */", '"/\\*"'),
     ("true) OR (true", "do not balance"),
     ("(true", "do not balance"),
     ("true)", "do not balance"),
     (")(", "do not balance"),
     ("", "do not balance"),
     ("   \n", "do not balance"),
-    ("x = 'closed' ; --'", "';'"),
+    ("x = 'closed' ; --'", '";"'),
     ("x = 'a'')' ) OR (true", "do not balance"),
     ('"a" ) OR (true', "do not balance"),
-    (r"E'\'' = x OR true; DROP TABLE queue; SELECT '", "';'"),
-    ("$$'$$ = x OR true; DROP TABLE queue; SELECT '", "';'"),
+    (r"E'\'' = x OR true; DROP TABLE queue; SELECT '", '";"'),
+    ("$$'$$ = x OR true; DROP TABLE queue; SELECT '", '";"'),
 ]
 
 
@@ -62,7 +63,7 @@ def test_a_valid_condition_passes(where: str) -> None:
 def test_a_condition_that_leaves_its_parentheses_is_refused_in_one_line(where: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why) as refusal:
         check_condition(where)
-    assert str(refusal.value).startswith(repr(where))
+    assert str(refusal.value).startswith(show(where))
     assert "\n" not in str(refusal.value)
     with pytest.raises(ConfigError):
         where_query("claim", where, **NOTHING_LOST)
