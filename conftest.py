@@ -137,12 +137,10 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the rooms with long files first, and what waits for idle time last."""
 
-    def turn(item: pytest.Item) -> int:
+    def turn(item: pytest.Item) -> tuple[bool, int]:
         place = _place(item.path)
         room = place.partition("/")[0]
-        if place == _IN_IDLE_TIME:
-            return len(_LONG_FIRST) + 1
-        return _LONG_FIRST.index(room) if room in _LONG_FIRST else len(_LONG_FIRST)
+        return place == _IN_IDLE_TIME, _LONG_FIRST.index(room) if room in _LONG_FIRST else len(_LONG_FIRST)
 
     items.sort(key=turn)
 

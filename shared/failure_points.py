@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from shared.errors import ConfigError
+from shared.masking import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,11 +64,11 @@ def parse(text: str, mark: str | None = None) -> Failure:
     point, _, rest = text.partition(":")
     action, _, count = rest.partition(":")
     if point not in POINTS:
-        raise ConfigError(f'PILLARBOX_FAIL: "{point}" is not a failure point; allowed: {", ".join(POINTS)}')
+        raise ConfigError(f"PILLARBOX_FAIL: {show(point)} is not a failure point; allowed: {', '.join(POINTS)}")
     if action not in ACTIONS:
-        raise ConfigError(f'PILLARBOX_FAIL: "{action}" is not an action; allowed: {", ".join(ACTIONS)}')
+        raise ConfigError(f"PILLARBOX_FAIL: {show(action)} is not an action; allowed: {', '.join(ACTIONS)}")
     if count and not (count.isascii() and count.isdigit() and int(count)):
-        raise ConfigError(f'PILLARBOX_FAIL: "{count}" is not a valid count; allowed: a whole number from 1')
+        raise ConfigError(f"PILLARBOX_FAIL: {show(count)} is not a valid count; allowed: a whole number from 1")
     return Failure(point, action, int(count or 1), mark)
 
 

@@ -60,9 +60,7 @@ def _octets(text: str) -> str:
 
 def _field_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise ValueError(
-            f"{show(name[:80])} is not the name of a header field; allowed: printable ASCII without a colon"
-        )
+        raise ValueError(f"{show(name)} is not the name of a header field; allowed: printable ASCII without a colon")
     if name.lower() in _OWNED:
         raise ValueError(f"{name} is made of other fields of the request; allowed: other fields")
     return name

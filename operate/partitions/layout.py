@@ -13,6 +13,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from shared.errors import PillarboxError
+from shared.masking import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -173,4 +174,4 @@ def _known(layout: Layout, name: str) -> None:
 
 def _check(pattern: re.Pattern[str], given: str, what: str, allowed: str) -> None:
     if not pattern.fullmatch(given):
-        raise PillarboxError(f'{what} "{given}": not usable; allowed: {allowed}')
+        raise PillarboxError(f"{what} {show(given)}: not usable; allowed: {allowed}")

@@ -84,11 +84,10 @@ async def remove(
         gone = await database.fetch(connection, "suspend_remove", ids=wanted)
         known = {row.id for row in gone}
         if missing := [str(each) for each in wanted or () if each not in known]:
-            lost = ", ".join(missing)
-            why = f"suspend {lost} does not exist" if len(missing) == 1 else f"suspends {lost} do not exist"
-            why = f"suspend remove: {why}"
+            noun, verb = ("suspend", "does") if len(missing) == 1 else ("suspends", "do")
             more = "; nothing was removed" if known else ""
-            raise NotThere(f"{why}{more}", f"{why}{more}; allowed: those of `suspend list`")
+            why = f"suspend remove: {noun} {', '.join(missing)} {verb} not exist{more}"
+            raise NotThere(why, f"{why}; allowed: those of `suspend list`")
     if change.preview is not None:
         return change.preview
     await resumed(connection, [row.selection for row in gone])

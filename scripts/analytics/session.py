@@ -23,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 from scripts.analytics import java_runtime, priority
 from shared.errors import PillarboxError
+from shared.masking import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,7 +93,7 @@ def settings(master: str, memory: str | None, cores: int, free: int, *, small: b
     small: a local Spark reads so little that starting it and planning take longest.
     """
     if memory is not None and not _MEMORY.fullmatch(memory):
-        raise PillarboxError(f'--memory: "{memory}" is not a size; allowed: 512m, 2g')
+        raise PillarboxError(f"--memory: {show(memory)} is not a size; allowed: 512m, 2g")
     if master.startswith(CONNECT):
         return dict(ALWAYS)
     chosen = ALWAYS | {

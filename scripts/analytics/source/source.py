@@ -21,6 +21,7 @@ from pyspark.sql import datasource
 from scripts.analytics.source import copying, portion, portions, quarantine
 from scripts.analytics.source.columns import HISTORIES
 from shared.errors import PillarboxError
+from shared.masking import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -105,7 +106,7 @@ class HistorySource(datasource.DataSource):
     def _history(self) -> Any:
         table = self.options.get("table", "")
         if table not in HISTORIES:
-            raise PillarboxError(f'option table: "{table}" is unknown; allowed: {", ".join(HISTORIES)}')
+            raise PillarboxError(f"option table: {show(table)} is unknown; allowed: {', '.join(HISTORIES)}")
         if "database" not in self.options:
             raise PillarboxError("option database is missing; allowed: a libpq URI")
         return HISTORIES[table]
@@ -201,4 +202,4 @@ def _midnight(text: str | None) -> datetime | None:
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC)
     except ValueError:
-        raise PillarboxError(f'options since and until: "{text}" is not a day; allowed: YYYY-MM-DD') from None
+        raise PillarboxError(f"options since and until: {show(text)} is not a day; allowed: YYYY-MM-DD") from None

@@ -63,7 +63,7 @@ async def test_an_added_transport_delivers_the_mail_that_waited_for_it(system: S
     await system.rows("UPDATE queue SET transportid = 'late'")
     worker = await system.worker(books.sink.port)
     [line] = await worker.until_said("result.deferred")
-    assert "does not exist in queued.yaml" in line["reply"]
+    assert line["reply"] == r"transport \"late\" does not exist in queued.yaml"
 
     def add(settings: dict[str, Any]) -> None:
         settings["transports"].append({**settings["transports"][0], "id": "late"})
