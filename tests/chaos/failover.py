@@ -161,12 +161,14 @@ async def past_survivors(folder: Path, *, many: int = 60) -> Outcome:
             try:
                 # Results wait for this lock, claims do not.
                 await blocking.execute("LOCK TABLE pillarbox.archive IN ACCESS EXCLUSIVE MODE")
-                claim, bounces = {"batch": 1}, {"enabled": True}
+                # An attempt whose lease ends has no result, so leases last longer than the test.
+                claim, bounces = {"batch": 1, "lease": "10m"}, {"enabled": True}
                 worker = await system.worker(flow.sink.port, "survivor", claim=claim, bounces=bounces)
                 await _submit(flow, smtpd, 0, many // 2, "r")
                 await _submit(flow, smtpd, many // 2, many // 2, "permerror")
                 await eventually(lambda: flow.accounts.arrived == many // 2, "accepted mail arrives", limit=60)
-                await worker.until_said("claim.taken", many)
+                # The worker sends DATA with RCPT, so that by then every recipient is delivered or refused.
+                await eventually(lambda: flow.sink.commands.get("DATA") == many, "every recipient is tried", limit=60)
                 worker.signal(signal.SIGSTOP)
                 await pair.lose_primary()
             finally:
