@@ -161,8 +161,7 @@ async def past_survivors(folder: Path, *, many: int = 60) -> Outcome:
             try:
                 # Results wait for this lock, claims do not.
                 await blocking.execute("LOCK TABLE pillarbox.archive IN ACCESS EXCLUSIVE MODE")
-                # An attempt whose lease ends has no result, so leases last longer than the test.
-                claim, bounces = {"batch": 1, "lease": "10m"}, {"enabled": True}
+                claim, bounces = {"batch": 1}, {"enabled": True}
                 worker = await system.worker(flow.sink.port, "survivor", claim=claim, bounces=bounces)
                 await _submit(flow, smtpd, 0, many // 2, "r")
                 await _submit(flow, smtpd, many // 2, many // 2, "permerror")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 async def test_real_mail_arrives_octet_for_octet(system: System, books: Books, corpus: list[Path]) -> None:
     smtpd = await system.smtpd()
-    await system.worker(books.sink.port, claim={"lease": "5m"})
+    await system.worker(books.sink.port)
     samples = [
         Sample(f"n-{number:06}@origin.example", (f"r-{number:06}@elm.example",), as_submitted(file.read_bytes()))
         for number, file in enumerate(corpus)

@@ -103,7 +103,7 @@ async def test_every_message_of_smtp_source_reaches_smtp_sink_once(
     async with run_smtp_sink(smtp_sink) as sink:
         smtpd = await system.smtpd()
         for name, where in WORKERS.items():
-            await system.worker(sink.port, name, where, claim={"lease": "1m"})
+            await system.worker(sink.port, name, where)
         for domain in TARGETS:
             await run_smtp_source(smtp_source, smtpd.address, domain)
         await system.until_finished()

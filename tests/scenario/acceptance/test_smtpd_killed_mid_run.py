@@ -30,7 +30,7 @@ def enough(books: Books, wanted: int) -> bool:
 @pytest.mark.slow
 async def test_everything_answered_250_arrives(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
-    await system.worker(books.sink.port, claim={"lease": "30s"})
+    await system.worker(books.sink.port)
     submitting = asyncio.create_task(books.submit(smtpd, numbered(MESSAGES), SESSIONS))
     for third in (MESSAGES // 3, 2 * MESSAGES // 3):
         await eventually(partial(enough, books, third), f"{third} messages are accepted")

@@ -22,17 +22,18 @@ if TYPE_CHECKING:
 
 
 FENCED = "SELECT split_part(worker, '@', 1), retry_count, outcome = 'lease_expired' FROM attempts ORDER BY 1, 2, 3"
+SHORT = {"lease": "6s"}  # of the first worker; the second's outlasts the test
 ARCHIVED = "SELECT result, split_part(worker, '@', 1), retry_count FROM archive"
 
 
 @pytest.mark.slow
 async def test_a_worker_stopped_for_longer_than_its_lease_ends_its_attempt(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
-    first = await system.worker(books.sink.port, "first")
+    first = await system.worker(books.sink.port, "first", claim=SHORT)
     await books.submit(smtpd, numbered(1, box="slow3"))
     await books.until_arrived(1)
     first.signal(signal.SIGSTOP)  # the sink has the message; the worker is stopped before the reply
-    second = await system.worker(books.sink.port, "second", claim={"lease": "5m"})
+    second = await system.worker(books.sink.port, "second")
     await books.until_arrived(2)
     await system.until_finished()
     assert await system.rows(ARCHIVED) == [("success", "second", 2)]
@@ -52,12 +53,13 @@ async def test_a_worker_stopped_for_longer_than_its_lease_ends_its_attempt(syste
 async def test_a_result_recorded_after_the_lease_is_refused(system: System, books: Books) -> None:
     async with relaying(system.uri) as proxy:
         smtpd = await system.smtpd()
-        first = await system.worker(books.sink.port, "first", environment={"database": {"uri": proxy.uri}})
+        environment = {"database": {"uri": proxy.uri}}
+        first = await system.worker(books.sink.port, "first", claim=SHORT, environment=environment)
         await books.submit(smtpd, numbered(1, box="slow1"))
         await books.until_arrived(1)
         proxy.refuse = True
         proxy.cut()  # heartbeats and the result do not get through
-        second = await system.worker(books.sink.port, "second", claim={"lease": "5m"})
+        second = await system.worker(books.sink.port, "second")
         await books.until_arrived(2)
         await system.until_finished()
         assert first.said("claim.lost") == []
@@ -76,13 +78,13 @@ async def test_a_result_recorded_after_the_lease_is_refused(system: System, book
 async def test_a_late_result_does_not_end_the_running_attempt(system: System, books: Books) -> None:
     async with relaying(system.uri) as proxy:
         smtpd = await system.smtpd()
-        first = await system.worker(books.sink.port, "first", environment={"database": {"uri": proxy.uri}})
+        environment = {"database": {"uri": proxy.uri}}
+        first = await system.worker(books.sink.port, "first", claim=SHORT, environment=environment)
         await books.submit(smtpd, numbered(1, box="slow2"))
         await books.until_arrived(1)
         proxy.refuse = True
         proxy.cut()
-        # A lease that outlasts the test, and a slow peer.
-        await system.worker(books.sink.port, "second", claim={"lease": "1m"})
+        await system.worker(books.sink.port, "second")
         await books.until_arrived(2)
         proxy.refuse = False
         await first.until_said("claim.lost")

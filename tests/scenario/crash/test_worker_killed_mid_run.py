@@ -25,7 +25,8 @@ BOX = "slow0.02"  # a peer so slow that some mail is always in flight
 @pytest.mark.slow
 async def test_another_worker_delivers_the_rest_after_the_lease(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
-    first = await system.worker(books.sink.port, "first", claim={"inflight": INFLIGHT, "batch": INFLIGHT})
+    claim = {"inflight": INFLIGHT, "batch": INFLIGHT, "lease": "6s"}
+    first = await system.worker(books.sink.port, "first", claim=claim)
     submitting = asyncio.create_task(books.submit(smtpd, numbered(MESSAGES, box=BOX)))
     await books.until_arrived(MESSAGES // 4)
     await first.kill()
@@ -34,7 +35,7 @@ async def test_another_worker_delivers_the_rest_after_the_lease(system: System, 
     leased = await system.value("SELECT count(*) FROM queue WHERE token IS NOT NULL")
     assert 0 < leased <= INFLIGHT
 
-    second = await system.worker(books.sink.port, "second", claim={"lease": "5m"})
+    second = await system.worker(books.sink.port, "second")
     await submitting
     await books.until_arrived(MESSAGES)
     await system.until_finished()

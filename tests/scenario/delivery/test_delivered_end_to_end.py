@@ -38,7 +38,7 @@ ODD_ONES = (
 
 async def test_every_kind_of_mail_arrives_once_and_unaltered(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
-    worker = await system.worker(books.sink.port, claim={"lease": "5m"})
+    worker = await system.worker(books.sink.port)
     samples = [*ODD_ONES, *made_up(43, seed=7)]
     recipients = sum(len(sample.recipients) for sample in samples)
     await books.submit(smtpd, samples)
@@ -60,7 +60,7 @@ async def test_every_kind_of_mail_arrives_once_and_unaltered(system: System, boo
 
 async def test_the_trace_header_names_the_message_as_the_reply_and_the_history_do(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
-    await system.worker(books.sink.port, claim={"lease": "5m"})
+    await system.worker(books.sink.port)
     await books.submit(smtpd, ODD_ONES)
     await books.until_arrived(sum(len(sample.recipients) for sample in ODD_ONES))
     await system.until_finished()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 async def test_mail_leaves_when_due_although_the_worker_polls_hourly(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
-    worker = await system.worker(books.sink.port, claim={"lease": "5m", "poll": "1h"})
+    worker = await system.worker(books.sink.port, claim={"poll": "1h"})
     later = Sample("later@origin.example", ("later@ash.example",), b"Subject: later\r\n\r\nx\r\n")
     async with Dialogue(smtpd.address[1], ehlo=b"EHLO submitter.example") as client:
         assert (await client.ask(f"MAIL FROM:<{later.sender}> HOLDFOR=6".encode())).startswith("250")

@@ -19,7 +19,7 @@ MESSAGES = 20
 
 async def test_the_second_try_delivers(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
-    worker = await system.worker(books.sink.port, claim={"lease": "5m"}, transport={"retry": {"intervals": ["1s"]}})
+    worker = await system.worker(books.sink.port, transport={"retry": {"intervals": ["1s"]}})
     await books.submit(smtpd, numbered(MESSAGES, box="greylist"))
     await books.until_arrived(MESSAGES)
     await system.until_finished()

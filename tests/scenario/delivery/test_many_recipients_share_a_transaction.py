@@ -20,7 +20,7 @@ CONTENT = b"Subject: to many\r\n\r\nHello.\r\n"
 
 async def test_fifty_recipients_are_one_transaction(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
-    await system.worker(books.sink.port, claim={"lease": "5m"})
+    await system.worker(books.sink.port)
     recipients = tuple(f"r{number}@{DOMAINS[number % len(DOMAINS)]}" for number in range(50))
     await books.submit(smtpd, [Sample("n-000000@origin.example", recipients, CONTENT)])
     await books.until_arrived(50)
@@ -36,7 +36,7 @@ async def test_fifty_recipients_are_one_transaction(system: System, books: Books
 
 async def test_the_recipient_limit_of_the_transport_splits_a_transaction(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
-    await system.worker(books.sink.port, claim={"lease": "5m"}, transport={"recipients": 20})
+    await system.worker(books.sink.port, transport={"recipients": 20})
     recipients = tuple(f"r{number}@oak.example" for number in range(50))
     await books.submit(smtpd, [Sample("n-000000@origin.example", recipients, CONTENT)])
     await books.until_arrived(50)
@@ -47,7 +47,7 @@ async def test_the_recipient_limit_of_the_transport_splits_a_transaction(system:
 
 async def test_each_recipient_has_its_own_outcome(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
-    await system.worker(books.sink.port, claim={"lease": "5m"}, transport={"retry": {"count": 3}})
+    await system.worker(books.sink.port, transport={"retry": {"count": 3}})
     good = tuple(f"good{number}@oak.example" for number in range(10))
     scripted = ("a.permerror@oak.example", "b.greylist@oak.example", "c.temperror@oak.example")
     await books.submit(smtpd, [Sample("n-000000@origin.example", (*scripted, *good), CONTENT)])

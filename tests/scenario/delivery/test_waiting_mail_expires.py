@@ -63,7 +63,7 @@ async def test_a_worker_killed_while_mail_expires_sends_each_bounce_once(
     await books.submit(smtpd, numbered(3, ["ash.example"]))
     await system.rows(OLDER)
     system.environment = {"PILLARBOX_FAIL": f"{instant}:kill"}
-    doomed = await system.worker(books.sink.port, "doomed", bounces=BOUNCES, pacing=SUSPENDS)
+    doomed = await system.worker(books.sink.port, "doomed", claim={"lease": "6s"}, bounces=BOUNCES, pacing=SUSPENDS)
     assert await doomed.ended() == -signal.SIGKILL
     system.environment = {}
     await system.worker(books.sink.port, "heir", bounces=BOUNCES, pacing=SUSPENDS)

@@ -68,7 +68,7 @@ async def test_memory_does_not_grow_with_the_queue(system: System, count: int) -
                 "feedback": {"initial": 5, "dead": "1h"},
             },
             routing={"dns": {"servers": [dns.where]}},
-            claim={"lease": "15m", "poll": "5s", "batch": 1000, "inflight": 2000},
+            claim={"poll": "5s", "batch": 1000, "inflight": 2000},
         )
         # All of it was tried once, except mail in flight, and the good mail behind it is delivered.
         looked = "SELECT count(*) = 0 FROM queue WHERE last_error IS NULL AND token IS NULL"

@@ -19,7 +19,7 @@ async def hold_five(system: System, books: Books, quarantine: str = "review") ->
     """Five held messages, and one behind them that shows that the worker has passed them."""
     rule = {"id": "suspects", "if": {"recipientdomain": ["held.example"]}, "then": {"hold": quarantine}}
     smtpd = await system.smtpd(policy={"rules": [rule]})
-    worker = await system.worker(books.sink.port, claim={"lease": "5m"})
+    worker = await system.worker(books.sink.port)
     await books.submit(smtpd, numbered(5, ["held.example"]), sessions=1)
     await books.submit(smtpd, numbered(1, first=5))
     await books.until_arrived(1)

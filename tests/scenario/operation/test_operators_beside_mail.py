@@ -80,7 +80,7 @@ async def test_releasing_half_and_deleting_half_beside_mail_has_exact_counts(
 ) -> None:
     await hold(system, books)
     smtpd = await system.smtpd()
-    worker = await system.worker(books.sink.port, claim={"lease": "1m"})
+    worker = await system.worker(books.sink.port)
     timed = Timed(Pillarbox(write_config(tmp_path / "config", system.uri), capsys, "queue"))
     tap = Tap()
     submitting = asyncio.create_task(books.submit(smtpd, tap, SESSIONS))
@@ -144,7 +144,8 @@ async def release_and_be_killed(system: System, timed: Timed) -> None:
         process = await timed.pillarbox.start("release", "state=HOLD", "quarantine=keep", "--yes")
         await system.until(
             """SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database()
-                  AND application_name = 'pillarbox queue' AND wait_event_type = 'Lock'""",
+                  AND application_name = 'pillarbox queue' AND %s = ANY (pg_blocking_pids(pid))""",
+            other.info.backend_pid,
             limit=BOUND,
         )
         await killed(process)
@@ -166,7 +167,7 @@ async def test_undoing_a_command_beside_a_worker_loses_and_duplicates_no_mail(
     system: System, books: Books, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     smtpd = await system.smtpd()
-    await system.worker(books.sink.port, claim={"lease": "1m"})
+    await system.worker(books.sink.port)
     pillarbox = Pillarbox(write_config(tmp_path / "config", system.uri), capsys, "queue")
     tap = Tap()
     submitting = asyncio.create_task(books.submit(smtpd, tap, SESSIONS))

@@ -131,7 +131,7 @@ async def test_ready_follows_postgresql_and_healthy_does_not(books: Books, tmp_p
 
 async def test_a_worker_that_stops_is_not_ready(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
-    worker = await system.worker(books.sink.port, shutdown={"timeout": "5s"}, claim={"lease": "5m"}, **ON)
+    worker = await system.worker(books.sink.port, shutdown={"timeout": "5s"}, **ON)
     await books.submit(smtpd, numbered(1, box="hangdot"))
     await eventually(lambda: len(books.sink.received) == 1, "the sink has it")
     worker.signal(signal.SIGTERM)

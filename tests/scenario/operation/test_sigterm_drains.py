@@ -29,7 +29,7 @@ SLOW = 1.0  # seconds the peer takes for each message
 async def test_a_worker_finishes_running_deliveries_and_releases_the_rest(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     # A long lease, so that only the stop itself can give mail back.
-    first = await system.worker(books.sink.port, "first", claim={"lease": "5m"}, transport={"concurrency": TALKING})
+    first = await system.worker(books.sink.port, "first", transport={"concurrency": TALKING})
     await books.submit(smtpd, numbered(MESSAGES, box=f"slow{SLOW}"))
     await system.until("SELECT count(*) = 0 FROM queue WHERE token IS NULL")
     await books.until_arrived(TALKING)
@@ -43,7 +43,7 @@ async def test_a_worker_finishes_running_deliveries_and_releases_the_rest(system
     assert done - done_before <= 6 * TALKING, "what was under way was finished, and no more was begun"
     assert first.said("daemon.stopped")
 
-    second = await system.worker(books.sink.port, "second", claim={"lease": "5m"})
+    second = await system.worker(books.sink.port, "second")
     await books.until_arrived(MESSAGES)
     await system.until_finished()
     assert str(books.account()) == f"accepted={MESSAGES} delivered={MESSAGES} lost=0 duplicated=0 altered=0"
@@ -56,7 +56,7 @@ async def test_a_worker_finishes_running_deliveries_and_releases_the_rest(system
 @pytest.mark.slow
 async def test_stopping_under_load_loses_and_duplicates_no_mail(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
-    worker = await system.worker(books.sink.port, claim={"lease": "5m", "inflight": 200})
+    worker = await system.worker(books.sink.port, claim={"inflight": 200})
     messages = 1000
     submitting = asyncio.create_task(books.submit(smtpd, numbered(messages)))
     for quarter in (1, 2, 3):
@@ -73,7 +73,7 @@ async def test_stopping_under_load_loses_and_duplicates_no_mail(system: System, 
 
 async def test_a_hanging_peer_does_not_delay_the_stop_and_loses_no_mail(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
-    worker = await system.worker(books.sink.port, claim={"lease": "5m"}, shutdown={"timeout": "1s"})
+    worker = await system.worker(books.sink.port, shutdown={"timeout": "1s"})
     await books.submit(smtpd, numbered(3, box="hangdot"))
     await eventually(lambda: len(books.sink.received) == 3, "the sink has all three")
     asked = monotonic()

@@ -75,7 +75,7 @@ async def deliver(system: System, dns: FakeDns, port: int, name: str) -> None:
             "retry": {"intervals": ["1m"]},
         },
         routing={"dns": {"servers": [dns.where]}},
-        claim={"lease": "15m", "poll": "5s"},
+        claim={"poll": "5s"},
         shutdown={"timeout": "1s"},
     )
     good = "SELECT count(*) = %s FROM archive WHERE result = 'success' AND recipientdomain LIKE 'good%%'"

@@ -30,7 +30,7 @@ def policy(**limits: Any) -> dict[str, Any]:
 async def test_two_workers_never_exceed_the_rate_they_share(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     pacing = policy(rate=f"{RATE}/sec", burst=BURST)
-    claim = {"lease": "30s", "poll": "500ms", "batch": 10, "inflight": 50}
+    claim = {"poll": "500ms", "batch": 10, "inflight": 50}
     for name in (
         "one",
         "two",
@@ -55,7 +55,7 @@ async def test_two_workers_never_exceed_the_rate_they_share(system: System, book
 
 async def test_slots_of_a_killed_worker_stay_taken_until_they_expire(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
-    claim = {"lease": "10m", "poll": "500ms"}
+    claim = {"poll": "500ms"}
     await books.submit(smtpd, numbered(3, DOMAINS, box="slow60"))  # not answered when their worker dies
     doomed = await system.worker(books.sink.port, "doomed", claim=claim, pacing=policy(concurrency=3))
     await system.until("SELECT sum(slots) = 3 FROM pace_shares")

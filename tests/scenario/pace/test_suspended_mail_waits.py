@@ -35,7 +35,7 @@ async def test_suspended_mail_waits_and_leaves_at_once_when_the_suspend_is_remov
 ) -> None:
     smtpd = await system.smtpd()
     # It does not poll in time, so it learns of changes only by notification.
-    worker = await system.worker(books.sink.port, claim={"lease": "60s", "poll": "60s"})
+    worker = await system.worker(books.sink.port, claim={"poll": "60s"})
     row = await suspend(system, "add", "--destination", "ash.example", "--reason", "they asked")
     await books.submit(smtpd, numbered(SUSPENDED, ["ash.example"]))
     await books.submit(smtpd, numbered(FREE, ["elm.example", "oak.example"], first=SUSPENDED))

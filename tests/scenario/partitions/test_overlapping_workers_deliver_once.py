@@ -28,7 +28,7 @@ WORKERS = {
 async def test_every_message_is_delivered_exactly_once(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     for name, where in WORKERS.items():
-        await system.worker(books.sink.port, name, where, claim={"batch": 20, "inflight": 60, "lease": "30s"})
+        await system.worker(books.sink.port, name, where, claim={"batch": 20, "inflight": 60})
     await books.submit(smtpd, numbered(MESSAGES), sessions=20)
     await books.until_arrived(MESSAGES)
     await system.until_finished()

@@ -24,14 +24,14 @@ async def test_mail_without_a_worker_waits_unchanged_until_one_starts(system: Sy
     assert 0 < len(SERVED) < len(DOMAINS)
     smtpd = await system.smtpd()
     served = MESSAGES // len(DOMAINS) * len(SERVED)
-    await system.worker(books.sink.port, "queued-123", "metadata->>'_partid' IN ('1', '2', '3')", claim={"lease": "5m"})
+    await system.worker(books.sink.port, "queued-123", "metadata->>'_partid' IN ('1', '2', '3')")
     await books.submit(smtpd, numbered(MESSAGES))
     await books.until_arrived(served)
     await system.until("SELECT count(*) = %s FROM archive", served)
     assert await system.value(COUNT) == MESSAGES - served
     assert {to.rpartition("@")[2] for _, to in books.ledger.arrived} == set(SERVED)
 
-    await system.worker(books.sink.port, "queued-456", "metadata->>'_partid' IN ('4', '5', '6')", claim={"lease": "5m"})
+    await system.worker(books.sink.port, "queued-456", "metadata->>'_partid' IN ('4', '5', '6')")
     await books.until_arrived(MESSAGES)
     await system.until_finished()
     assert str(books.account()) == f"accepted={MESSAGES} delivered={MESSAGES} lost=0 duplicated=0 altered=0"

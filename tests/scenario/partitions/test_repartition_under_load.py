@@ -67,12 +67,11 @@ async def test_no_mail_is_lost_duplicated_or_delayed(system: System, books: Book
     folder.mkdir()
     configure(folder, system.uri, LEAVES)
     smtpd = await system.smtpd()
-    low = await system.worker(books.sink.port, "low", "metadata->>'_partid' IN ('1', '2', '3')", claim={"lease": "30s"})
+    low = await system.worker(books.sink.port, "low", "metadata->>'_partid' IN ('1', '2', '3')")
     high = await system.worker(
         books.sink.port,
         "high",
         "metadata->>'_partid' IN ('4', '5', '6') OR metadata->>'_partid' IS NULL",
-        claim={"lease": "30s"},
     )
     await wait_for_later(system)
 
