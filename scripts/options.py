@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from shared.mail.message import Address
 
+_MOST: Final = 10**9
 _LAST: Final = 2**63 - 1  # of a bigint
 
 #: The principal that `--as` names; None without the option.
@@ -45,16 +46,21 @@ def finish(
 
 def count(text: str) -> int:
     """A number of rows."""
-    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= 10**9:
-        raise argparse.ArgumentTypeError(f"{show(text)} is not a number from 1 to 1000000000")
-    return int(text)
+    if not 0 < (number := _number(text)) <= _MOST:
+        raise argparse.ArgumentTypeError(f"{show(text)} is not a number from 1 to {_MOST}")
+    return number
 
 
 def row_number(text: str) -> int:
     """The number of a row, as PostgreSQL's bigint has it."""
-    if not text.isascii() or not text.isdigit() or len(text) > len(str(_LAST)) or not 0 < int(text) <= _LAST:
+    if not 0 < (number := _number(text)) <= _LAST:
         raise argparse.ArgumentTypeError(f"{show(text)} is not the number of a row; allowed: 1 to {_LAST}")
-    return int(text)
+    return number
+
+
+def _number(text: str) -> int:
+    """The number that these digits are; 0 for anything else, and for more of them than a bigint has."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(_LAST)) else 0
 
 
 def duration(text: str) -> timedelta:

@@ -48,8 +48,8 @@ class Blocking:
         return [
             Route("/console/blocked", self.listed),
             Route("/console/blocked/end", self.end, methods=["POST"]),
-            Route("/console/held/{id:int}/block", self.ask),
-            Route("/console/held/{id:int}/block", self.block, methods=["POST"]),
+            Route("/console/held/{id:digits}/block", self.ask),
+            Route("/console/held/{id:digits}/block", self.block, methods=["POST"]),
         ]
 
     async def listed(self, request: Request) -> Response:

@@ -46,15 +46,15 @@ class Decided:
     def routes(self) -> list[Route]:
         """Their addresses."""
         return [
-            Route("/console/decided/{id:int}", self.show),
-            Route("/console/decided/{id:int}/undo", self.undo, methods=["POST"]),
+            Route("/console/decided/{id:digits}", self.show),
+            Route("/console/decided/{id:digits}/undo", self.undo, methods=["POST"]),
         ]
 
     async def show(self, request: Request) -> Response:
         """How far it came, and what became of the rest."""
         session = await self._site.signed_in(request, "review")
         query = query_of(request)
-        ids = [int(each) for each in query.one("ids").split(",") if each.isascii() and each.isdigit()][:MOST]
+        ids = [number(each) for each in query.one("ids").split(",") if each][:MOST]
         async with self._site.visitors.acting(session) as connection:
             [row] = await history.audit(connection, number(str(request.path_params["id"])), 1)
             others = await decisions(connection, ids, row.id)

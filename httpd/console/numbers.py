@@ -1,5 +1,6 @@
 """numbers — numbers of recipients, parts and decisions as addresses and forms have them
 
+Guarantees: digits without end, which int() refuses, are no address: `{name:digits}` in a route matches 19 at most.
 Raises: Problem 404.
 """
 
@@ -8,10 +9,21 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Final
 
+from starlette.convertors import IntegerConvertor, register_url_convertor
+
 from httpd.problems import Problem
 
 LARGEST: Final = 2**63 - 1
 _DIGITS: Final = 19
+
+
+class Digits(IntegerConvertor):
+    """A number in an address, of as many digits as PostgreSQL's bigint has."""
+
+    regex = f"[0-9]{{1,{_DIGITS}}}"
+
+
+register_url_convertor("digits", Digits())
 
 
 def number(text: str) -> int:

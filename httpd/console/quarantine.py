@@ -86,12 +86,14 @@ class Quarantine:
         return [
             Route("/console/quarantine", self.quarantines),
             Route("/console/held", self.mail),
-            Route("/console/held/{id:int}", self.message),
-            Route("/console/held/{id:int}/raw", self.raw),
-            Route("/console/held/{id:int}/rescan", self.rescan, methods=["POST"]),
+            Route("/console/held/{id:digits}", self.message),
+            Route("/console/held/{id:digits}/raw", self.raw),
+            Route("/console/held/{id:digits}/rescan", self.rescan, methods=["POST"]),
             Route("/console/decide", self.preview),
             Route("/console/decide", self.decide, methods=["POST"]),
-            Route(f"{body.PREFIX}/{{session:int}}/{{id:int}}/{{part:int}}/{{until:int}}/{{seal}}", self.body),
+            Route(
+                f"{body.PREFIX}/{{session:digits}}/{{id:digits}}/{{part:digits}}/{{until:digits}}/{{seal}}", self.body
+            ),
         ]
 
     async def quarantines(self, request: Request) -> Response:

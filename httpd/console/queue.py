@@ -92,7 +92,7 @@ class Queue:
         return [
             Route("/console/queue", self.listed),
             Route("/console/queue/views", self.keep, methods=["POST"]),
-            Route("/console/queue/{id:int}", self.recipient),
+            Route("/console/queue/{id:digits}", self.recipient),
         ]
 
     async def listed(self, request: Request) -> Response:

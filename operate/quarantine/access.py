@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from operate.condition.ids import named
+from operate.condition.ids import is_recipient, named
 from operate.errors import NotAllowed, NotNow, NotThere, Refused
 from operate.queue.query import asked, to_the_second
 from shared.config.smtpd.quarantine import all_quarantines
@@ -139,7 +139,7 @@ async def narrowed(
 
 async def _ids(connection: database.Connection, verb: str, words: Sequence[str], note: Callable[[str], object]) -> str:
     """The condition for these recipients; refused where one was never there, or where none is held."""
-    ids = sorted({int(word) for word in words})
+    ids = sorted({int(word) if is_recipient(word) else _LARGEST + 1 for word in words})
     if ids[-1] > _LARGEST or len(ids) > _MOST_IDS:
         raise Refused(f"quarantine {verb}: allowed: up to {_MOST_IDS} ids, each at most {_LARGEST}")
     places = {row.id: row for row in await database.fetch(connection, "quarantine_places", ids=ids)}

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _EVERY: Final = 10.0  # seconds between lines without a terminal
+_DIGITS: Final = 15
 _UNITS: Final = {"k": 10**3, "m": 10**6}
 
 
@@ -80,7 +81,7 @@ def day(text: str) -> date:
 def count(text: str) -> int:
     """A number above zero; 250k and 10m are thousands and millions."""
     digits, unit = (text[:-1], _UNITS[text[-1].lower()]) if text[-1:].lower() in _UNITS else (text, 1)
-    if not digits.isascii() or not digits.isdigit() or int(digits) == 0:
+    if not digits.isascii() or not digits.isdigit() or len(digits) > _DIGITS or int(digits) == 0:
         raise argparse.ArgumentTypeError(f"{show(text)} is not a number above 0; allowed: 5000, 250k, 10m")
     return int(digits) * unit
 

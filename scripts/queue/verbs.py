@@ -8,6 +8,7 @@ See: operate/queue/verbs.py for what each changes.
 from __future__ import annotations
 
 import argparse
+import re
 from typing import TYPE_CHECKING
 
 from operate.queue import verbs
@@ -92,7 +93,7 @@ def _undo(options: argparse.Namespace) -> int:
 
 
 def _level(text: str) -> int:
-    if text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() and int(text) in verbs.PRIORITIES:
+    if re.fullmatch("-?[0-9]", text) and int(text) in verbs.PRIORITIES:
         return int(text)
     raise argparse.ArgumentTypeError(f"{show(text)} is not a priority; allowed: -9 to 9")
 

@@ -84,12 +84,14 @@ def send(asked: Asked, folder: Path, host: str, port: int) -> int:
         return OK
     if isinstance(outcome, Refused):
         return _fail(_status(outcome), outcome.reply)
+    left = outcome.left or message
     try:
-        spool.keep(folder, message)
+        spool.keep(folder, left)
     except OSError as error:
+        had = f"smtpd has it for all but {', '.join(left.recipients)}" if outcome.left else "nothing was kept"
         return _fail(
             TEMPORARY,
-            f"{host}:{port}: {outcome.why}; and the spool {folder}: {cause(error)}; nothing was kept; "
+            f"{host}:{port}: {outcome.why}; and the spool {folder}: {cause(error)}; {had}; "
             "--server says where smtpd listens",
         )
     return OK
@@ -112,7 +114,11 @@ def flush(folder: Path, host: str, port: int) -> int:
                     spool.refuse(path)
                     status = _fail(UNAVAILABLE, f"{path.name}: refused, and kept: {outcome.reply}")
                 elif isinstance(outcome, Away):
-                    status = max(status, _fail(TEMPORARY, f"{path.name}: {host}:{port}: {outcome.why}; it is kept"))
+                    name = path.name
+                    if outcome.left is not None:
+                        name = spool.keep(folder, outcome.left).name
+                        spool.remove(path)
+                    status = max(status, _fail(TEMPORARY, f"{name}: {host}:{port}: {outcome.why}; it is kept"))
                     if outcome.all:
                         break
         except FileNotFoundError:
@@ -124,6 +130,8 @@ def flush(folder: Path, host: str, port: int) -> int:
 
 def show(folder: Path) -> int:
     """List the spool, as far as this user may."""
+    from scripts.terminal import printable  # noqa: PLC0415 - it loads rich, and mail is submitted without
+
     try:
         paths = spool.waiting(folder)
     except FileNotFoundError:
@@ -131,10 +139,15 @@ def show(folder: Path) -> int:
     except OSError as error:
         return _fail(NO_RIGHT, f"{folder}: {cause(error)}")
     for path in paths:
-        with spool.taken(path) as kept:
-            if kept is not None:
-                to = ", ".join(kept.message.recipients)
-                print(f"{path.name}  {formatdate(kept.since)}  <{kept.message.sender}> to {to}")
+        try:
+            with spool.taken(path) as kept:
+                if kept is not None:
+                    to = printable(f"<{kept.message.sender}> to {', '.join(kept.message.recipients)}")
+                    print(f"{path.name}  {formatdate(kept.since)}  {to}")
+        except FileNotFoundError:
+            continue  # sent by another process
+        except OSError as error:
+            print(f"{path.name}  {cause(error)}")
     print(f"{len(paths)} in {folder}; what smtpd has accepted: pillarbox queue list")
     return OK
 
@@ -147,6 +160,14 @@ def bridge(host: str, port: int) -> int:
         print(f"421 4.3.2 {host}:{port}: {cause(error)}", end="\r\n")
         return TEMPORARY
     peer.settimeout(None)
+    try:
+        return _passed(peer)
+    except OSError as error:
+        return _fail(TEMPORARY, f"{host}:{port}: {cause(error)}")
+
+
+def _passed(peer: socket.socket) -> int:
+    """Pass octets both ways until smtpd closes the connection."""
     with peer, selectors.DefaultSelector() as ready:
         ready.register(peer, selectors.EVENT_READ)
         ready.register(sys.stdin.fileno(), selectors.EVENT_READ)

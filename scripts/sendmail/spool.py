@@ -73,8 +73,12 @@ def keep(folder: Path, message: Outgoing) -> Path:
 
 def waiting(folder: Path) -> list[Path]:
     """The messages of the spool, the oldest first; those that were refused too."""
-    found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
-    return sorted(found, key=lambda path: path.lstat().st_mtime)
+    found = []
+    for path in folder.iterdir():
+        if _NAME.fullmatch(path.name):
+            with suppress(FileNotFoundError):  # sent meanwhile
+                found.append((path.lstat().st_mtime, path))
+    return [path for _, path in sorted(found)]
 
 
 @contextmanager

@@ -2,26 +2,29 @@
 
 Owns: the SMTP conversation, and what each reply means for the caller.
 Guarantees: accepted means that smtpd has answered 250 after the final dot. Where one recipient is refused nothing is
-    sent, so that the caller may correct it and send again. Only a connection that breaks between the final dot and its
-    reply leaves in doubt whether the message was accepted.
-See: RFC 5321; scripts/sendmail/spool.py for what is done where smtpd is not there.
+    sent, so that the caller may correct it and send again; if there are more recipients than smtpd takes at once, it is
+    asked about all of them before it gets the message for the first. Only a connection that breaks between the final
+    dot and its reply leaves in doubt whether the message was accepted.
+See: RFC 5321, section 4.5.3.1.10 for many recipients; scripts/sendmail/spool.py for what is done where smtpd is away.
 """
 
 from __future__ import annotations
 
 import re
 import smtplib
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from scripts.sendmail.message import Outgoing
 from shared.errors import cause
 
 if TYPE_CHECKING:
-    from scripts.sendmail.message import Outgoing
+    from collections.abc import Iterator
 
 _CONNECT, _REPLY, _FINAL = 10.0, 60.0, 300.0  # seconds
 _DOT: Final = re.compile(rb"^\.", re.MULTILINE)
-_OK, _GO_ON, _PERMANENT = 250, 354, 500
+_OK, _GO_ON, _NO_MORE, _PERMANENT = 250, 354, 452, 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +45,14 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """smtpd cannot take it now. all: nor any other message, as there is no connection."""
+    """smtpd cannot take it now. all: nor any other message, as there is no connection.
+
+    left: the message for the recipients for whom smtpd does not have it; None for all.
+    """
 
     why: str
     all: bool = False
+    left: Outgoing | None = None
 
 
 type Outcome = Accepted | Refused | Away
@@ -53,29 +60,61 @@ type Outcome = Accepted | Refused | Away
 
 def submit(host: str, port: int, own: str, message: Outgoing) -> Outcome:
     """Submit it; `own`: our name for EHLO."""
+    left = message
     try:
-        with smtplib.SMTP(host, port, own, _CONNECT) as smtp:
-            assert smtp.sock is not None  # noqa: S101 - it is connected
-            smtp.sock.settimeout(_REPLY)
-            code, reply = smtp.ehlo()
-            if code != _OK:
-                return _judged(code, reply)
-            if refused := _envelope(smtp, message):
-                return refused
-            code, reply = smtp.docmd("DATA")
-            if code != _GO_ON:
-                return _judged(code, reply)
-            smtp.sock.settimeout(_FINAL)
-            smtp.send(_DOT.sub(b"..", message.content))
-            smtp.send(b".\r\n")
-            code, reply = smtp.getreply()
-            return Accepted(_text(reply)) if code == _OK else _judged(code, reply)
+        with _session(host, port, own) as smtp:
+            part = _asked(smtp, message)
+            while isinstance(part, Outgoing):
+                outcome = _content(smtp, part)
+                if isinstance(outcome, Accepted):
+                    left = _without(left, part)
+                    if not left.recipients:
+                        return outcome
+                part = _envelope(smtp, left) if isinstance(outcome, Accepted) else outcome
     except (OSError, smtplib.SMTPException) as error:
-        return Away(cause(error), all=True)
+        part = Away(cause(error), all=True)
+    if left is message:
+        return part
+    return Away(part.reply, left=left) if isinstance(part, Refused) else replace(part, left=left)
 
 
-def _envelope(smtp: smtplib.SMTP, message: Outgoing) -> Outcome | None:
-    """Say the envelope; None when all of it was taken."""
+@contextmanager
+def _session(host: str, port: int, own: str) -> Iterator[smtplib.SMTP]:
+    """A connection after EHLO; a reply to QUIT changes nothing of what was answered before it."""
+    smtp = smtplib.SMTP(host, port, own, _CONNECT)
+    try:
+        assert smtp.sock is not None  # noqa: S101 - it is connected
+        smtp.sock.settimeout(_REPLY)
+        yield smtp
+    finally:
+        with suppress(OSError, smtplib.SMTPException):
+            smtp.quit()
+        smtp.close()
+
+
+def _asked(smtp: smtplib.SMTP, message: Outgoing) -> Outgoing | Refused | Away:
+    """Say the envelope once smtpd takes each recipient; the message for those it takes at once."""
+    code, reply = smtp.ehlo()
+    if code != _OK:
+        return _judged(code, reply)
+    first = part = _envelope(smtp, message)
+    rest = message
+    while isinstance(part, Outgoing) and (rest := _without(rest, part)).recipients:
+        smtp.rset()
+        part = _envelope(smtp, rest)
+    if part is first or not isinstance(part, Outgoing):
+        return part
+    smtp.rset()
+    return _envelope(smtp, message)
+
+
+def _without(message: Outgoing, part: Outgoing) -> Outgoing:
+    """The message for those recipients that come after the part's."""
+    return replace(message, recipients=message.recipients[len(part.recipients) :])
+
+
+def _envelope(smtp: smtplib.SMTP, message: Outgoing) -> Outgoing | Refused | Away:
+    """Say the envelope; the message for those of its recipients, at least one, that smtpd takes at once."""
     options = []
     if message.eight_bits and smtp.has_extn("8bitmime"):
         options.append("BODY=8BITMIME")
@@ -89,12 +128,28 @@ def _envelope(smtp: smtplib.SMTP, message: Outgoing) -> Outcome | None:
     code, reply = smtp.mail(message.sender, options)
     if code != _OK:
         return _judged(code, reply)
-    for recipient in message.recipients:
+    for number, recipient in enumerate(message.recipients):
         code, reply = smtp.rcpt(recipient)
+        if code == _NO_MORE and number:
+            return replace(message, recipients=message.recipients[:number])
         if code not in {_OK, _OK + 1}:
             said = _judged(code, reply)
             return Refused(code, f"{recipient}: {said.reply}", recipient=True) if isinstance(said, Refused) else said
-    return None
+    return message
+
+
+def _content(smtp: smtplib.SMTP, message: Outgoing) -> Outcome:
+    """Send the content of the open transaction, and wait for the reply to its end."""
+    code, reply = smtp.docmd("DATA")
+    if code != _GO_ON:
+        return _judged(code, reply)
+    assert smtp.sock is not None  # noqa: S101 - it has just answered
+    smtp.sock.settimeout(_FINAL)
+    smtp.send(_DOT.sub(b"..", message.content))
+    smtp.send(b".\r\n")
+    code, reply = smtp.getreply()
+    smtp.sock.settimeout(_REPLY)
+    return Accepted(_text(reply)) if code == _OK else _judged(code, reply)
 
 
 def _judged(code: int, reply: bytes) -> Refused | Away:

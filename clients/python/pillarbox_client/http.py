@@ -2,7 +2,7 @@
 
 Owns: the requests. A key shows who sends: `pillarbox key add` makes one.
 Guarantees: a message is sent once, however often a request has to be made again: each has an Idempotency-Key, the
-    caller's or one of its own, and a connection that broke, 503 and a key that is busy are tried again under it.
+    caller's or one of its own, and a connection that broke, 502 to 504 and a key that is busy are tried again under it.
 Raises: Problem where the server refuses, with its words; httpx.TransportError if no answer came to the last try.
 See: docs/how-to/send/send-by-http.md of Pillarbox; RFC 9457, the form of a problem.
 """
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from pillarbox_client.message import Message
 
+#: Whether the message was sent is unknown: these are answers of httpd in trouble, or of a proxy without one from httpd.
+_UNKNOWN: Final = {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT}
 _BUSY: Final = "idempotency_key_busy"
 _LONGEST: Final = 30.0  # seconds that a Retry-After is waited for
 
@@ -122,9 +124,7 @@ class Client:
                 if answer.is_success:
                     return answer
                 problem = Problem(answer)
-                if number == self._tries or not (
-                    answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE or problem.code == _BUSY
-                ):
+                if number == self._tries or not (answer.status_code in _UNKNOWN or problem.code == _BUSY):
                     raise problem
                 asked = answer.headers.get("Retry-After", "")
                 pause = max(pause, min(float(asked), _LONGEST)) if asked.isdigit() else pause

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 TOLERANCE: Final = 300  # seconds, as the specification's libraries have it
 _PREFIX: Final = "whsec_"
+_DIGITS: Final = 15
 _LEAST, _MOST = 24, 64  # octets, by the specification
 
 
@@ -59,7 +60,7 @@ def verify(
         id_, at, signatures = (found[f"webhook-{name}"] for name in ("id", "timestamp", "signature"))
     except KeyError as missing:
         raise Refused(f"the header {missing} is missing") from None
-    if not (at.isascii() and at.isdigit()):
+    if not (at.isascii() and at.isdigit() and len(at) <= _DIGITS):  # int() raises for thousands of digits
         raise Refused("webhook-timestamp is not a number of seconds")
     if abs((time.time() if now is None else now) - int(at)) > tolerance:
         raise Refused(f"webhook-timestamp is more than {tolerance:g} s away")

@@ -59,11 +59,12 @@ print(json.dumps({"id": email.anymail_status.message_id, "refused": refused}))
 
 
 class LosesTheFirstAnswer(httpx.HTTPTransport):
-    """A connection that breaks after the first request was answered."""
+    """A connection that breaks after the first request was answered, or a proxy that gives it this status."""
 
-    def __init__(self) -> None:
+    def __init__(self, status: int | None) -> None:
         super().__init__()
         self.requests: list[httpx.Request] = []
+        self._status = status
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Ask, and lose the first answer."""
@@ -71,6 +72,8 @@ class LosesTheFirstAnswer(httpx.HTTPTransport):
         answer = super().handle_request(request)
         if len(self.requests) == 1:
             answer.read()
+            if self._status is not None:
+                return httpx.Response(self._status, request=request)
             raise httpx.ReadError("the connection broke")
         return answer
 
@@ -110,8 +113,9 @@ async def test_every_field_is_taken_and_the_message_is_shown(api: Api) -> None:
     assert {key: metadata[key] for key in ("kind", "number", "paid")} == {"kind": "order", "number": 7, "paid": True}
 
 
-async def test_a_message_whose_answer_was_lost_is_sent_once(api: Api) -> None:
-    transport = LosesTheFirstAnswer()
+@pytest.mark.parametrize("status", [None, 502, 504])
+async def test_a_message_whose_answer_was_lost_is_sent_once(api: Api, status: int | None) -> None:
+    transport = LosesTheFirstAnswer(status)
     with await client(api, transport=transport) as shop:
         id_ = await asyncio.to_thread(shop.send, message())
         assert len(transport.requests) == 2

@@ -314,6 +314,11 @@ async def test_a_decision_that_httpd_did_not_end_says_what_was_done(system: Syst
         assert "It did not come to its end" in page.text
 
 
+async def test_ids_of_more_digits_than_int_reads_are_not_found(api: Api) -> None:
+    client = await signed_in(api, "rita", "reviewer")
+    assert (await client.get("/console/decided/1", params={"ids": "9" * 5000})).status_code == 404
+
+
 async def test_a_reviewer_takes_back_no_decision_of_another_and_an_operator_does(api: Api, factory: Factory) -> None:
     [gone] = hold(factory, "spam")
     rita, mary = await signed_in(api, "rita", "reviewer"), await signed_in(api, "mary", "reviewer")

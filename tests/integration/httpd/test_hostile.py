@@ -73,6 +73,17 @@ async def test_strange_paths_are_no_fault(api: Api, path: bytes) -> None:
     assert status(await api.raw(head + b"\r\n\r\n")) in {404, 422}
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["/console/held/{}", "/console/queue/{}", "/console/held/{}/block", "/v1/quarantine/mail/{}", "/v1/messages/{}"],
+)
+async def test_a_number_of_more_digits_than_int_reads_is_no_fault(api: Api, path: str) -> None:
+    key = (await api.key("ann", "operator", kind="person")).encode()
+    head = b"GET " + path.format("9" * 5000).encode() + b" HTTP/1.1\r\n" + HOST + b"Connection: close\r\n"
+    answer = await api.raw(head + b"Authorization: Bearer " + key + b"\r\n\r\n")
+    assert answer.split()[1] in {b"404", b"422"}, answer[:200]
+
+
 async def test_keys_with_any_octets_are_refused_and_never_looked_up(api: Api) -> None:
     for shown in (b"\xff\xfe", b"pb_" + b"a" * 5000, b"pb_0123456789ab_" + b"\xc3\xa4" * 43, b"'; DROP TABLE x;--"):
         head = (

@@ -64,6 +64,7 @@ _IN_FILES: Final = "whole numbers with d, h, m, s or ms in that order (1h30m), o
 _PLACE: Final = "HOST:PORT such as 127.0.0.1:9464 or [::1]:9464"
 _RELAY: Final = "is not a host; allowed: NAME, NAME:PORT, [IPV6] or [IPV6]:PORT; see `pillarbox relay --help`"
 _ROWS: Final = "is not the number of a row; allowed: 1 to 9223372036854775807"
+_ENDLESS: Final = "9" * 5000
 _TOO_LONG: Final = "99999999999999999999"
 _GRANT: Final = "allowed: the owner of the schema, or a role with the rights of docs/how-to/rights/grant-roles.md"
 _LISTENS: Final = "servers: [{listeners: [{port: 0}], tls: {certificate: CERTIFICATE, privatekey: KEY}}]"
@@ -308,6 +309,26 @@ TYPED: Final = [
         "pillarbox queue list --limit 0",
         'pillarbox queue list: argument --limit: "0" is not a number from 1 to 1000000000; see `pillarbox queue list --help`',
         USAGE,
+    ),
+    Mistake(
+        "more rows than int() reads",
+        f"pillarbox queue list --limit {_ENDLESS}",
+        f'pillarbox queue list: argument --limit: "{_ENDLESS[:59]}…" is not a number from 1 to 1000000000; '
+        "see `pillarbox queue list --help`",
+        USAGE,
+    ),
+    Mistake(
+        "a priority of more digits than int() reads",
+        f"pillarbox queue priority 1 --to {_ENDLESS} --yes",
+        f'pillarbox queue priority: argument --to: "{_ENDLESS[:59]}…" is not a priority; allowed: -9 to 9; '
+        "see `pillarbox queue priority --help`",
+        USAGE,
+    ),
+    Mistake(
+        "release by a number of more digits than int() reads",
+        f"pillarbox quarantine release {_ENDLESS}",
+        "pillarbox: quarantine release: allowed: up to 1000 ids, each at most 9223372036854775807",
+        FAILED,
     ),
     Mistake(
         "show by a number that no row can have",

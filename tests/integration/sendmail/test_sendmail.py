@@ -204,6 +204,52 @@ async def test_a_connection_that_breaks_at_any_command_costs_no_mail(tmp_path: P
         assert [message.recipients for message in sendmail.kept()] == [("bob@example.net",)]
 
 
+async def test_more_recipients_than_smtpd_takes_at_once_are_divided(
+    database: str, factory: Factory, tmp_path: Path
+) -> None:
+    many = [f"r{n}@example.net" for n in range(5)]
+    async with serving(database, server={"phases": {"rcptto": {"maxrecipients": 2}}}) as port:
+        sendmail = Sendmail(tmp_path / "spool", port)
+        # The last one is refused: the others have not been sent yet.
+        assert await sendmail("-i", *many, "x" * 100 + "@example.net") == NO_USER
+        assert factory.queue() == []
+        assert await sendmail("-i", *many) == OK, sendmail.refused
+    assert recipients(factory) == many
+    [row] = factory.sql("SELECT count(*) AS messages, count(DISTINCT msgid) AS ids FROM pillarbox.messages")
+    assert (row.messages, row.ids) == (3, 1)
+    assert sendmail.kept() == []
+
+
+async def test_of_a_divided_message_only_what_smtpd_lacks_is_kept(tmp_path: Path) -> None:
+    many = tuple(f"r{n}@example.net" for n in range(5))
+    async with stalling(".", hang_up=True, after=1, most=2) as (port, _):
+        sendmail = Sendmail(tmp_path / "spool", port)
+        assert await sendmail("-i", *many) == OK
+        assert [message.recipients for message in sendmail.kept()] == [many[2:]]
+    async with stalling(".", hang_up=True, after=1, most=2) as (port, _):
+        sendmail.port = port
+        assert await sendmail("--flush") == TEMPORARY
+        [message] = sendmail.kept()
+        assert message.recipients == many[4:]
+        [path] = sendmail.folder.iterdir()
+        assert path.name.encode() in sendmail.refused
+        path.unlink()
+    async with stalling(".", hang_up=True, after=1, most=2) as (port, _):
+        sendmail.port = port
+        process = await sendmail.start("-i", *many)
+        sendmail.folder.rmdir()  # it has read no message yet
+        _, refused = await process.communicate(MAIL)
+        assert process.returncode == TEMPORARY
+        assert f"smtpd has it for all but {', '.join(many[2:])}; ".encode() in refused
+
+
+async def test_a_message_that_smtpd_has_accepted_is_not_kept_because_of_its_reply_to_quit(tmp_path: Path) -> None:
+    async with stalling("NEVER") as (port, _):
+        sendmail = Sendmail(tmp_path / "spool", port)
+        assert await sendmail("-i", "bob@example.net") == OK
+        assert list(sendmail.folder.iterdir()) == []
+
+
 async def test_killed_between_250_and_its_removal_a_spooled_message_is_sent_twice_with_one_message_id(
     away: Sendmail, database: str, factory: Factory, tmp_path: Path
 ) -> None:
@@ -237,6 +283,27 @@ def test_links_and_other_things_in_the_spool_are_left_alone(tmp_path: Path) -> N
             assert second is None
 
 
+def test_a_message_that_is_sent_while_the_spool_is_read_is_passed_over(tmp_path: Path) -> None:
+    path = spool.keep(tmp_path, Outgoing("", ("a@example.net",), b"x\r\n"))
+
+    class Folder:
+        def iterdir(self) -> list[Path]:
+            return [tmp_path / f"message.{'0' * 32}", path]
+
+    assert spool.waiting(Folder()) == [path]  # type: ignore[arg-type]
+
+
+async def test_the_list_goes_on_behind_an_entry_that_cannot_be_read(away: Sendmail) -> None:
+    assert await away("-i", "dan@example.net") == OK
+    (away.folder / f"message.{'0' * 32}").symlink_to("elsewhere")
+    # Any user may write into the spool, also what would act on a terminal.
+    spool.keep(away.folder, Outgoing("\x1b[2J", ("a@example.net",), b"x\r\n"))
+    assert await away("-bp") == OK
+    assert b"\x1b" not in away.said
+    assert b"> to dan@example.net\n" in away.said
+    assert f"message.{'0' * 32}  ".encode() in away.said
+
+
 def test_what_was_not_finished_goes_after_a_day(tmp_path: Path) -> None:
     path = spool.keep(tmp_path, Outgoing("", ("a@example.net",), b"x\r\n"))
     path.write_bytes(path.read_bytes()[:-1])
@@ -250,24 +317,35 @@ def test_what_was_not_finished_goes_after_a_day(tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def stalling(stop: str, *, hang_up: bool = False) -> AsyncIterator[tuple[int, asyncio.Event]]:
-    """An SMTP server that does not answer this command, or hangs up at it; set once it has come."""
+async def stalling(
+    stop: str, *, hang_up: bool = False, after: int = 0, most: int = 100
+) -> AsyncIterator[tuple[int, asyncio.Event]]:
+    """An SMTP server that does not answer this command, or hangs up at it; set once it has come.
+
+    after: how often it answers the command before. most: recipients at once. QUIT gets 421, as from one that stops.
+    """
     stalled = asyncio.Event()
+    left = after
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal left
         writer.write(b"220 peer\r\n")
-        content = False
+        content, recipients = False, 0
         while line := await reader.readline():
-            word = line.split()[0].decode().upper() if line.split() else ""
+            word = line.partition(b" ")[0].strip().decode().upper()
             if content and line != b".\r\n":
                 continue
-            if (word.startswith("RCPT") and stop == "RCPT") or word == stop:
-                stalled.set()
-                if hang_up:
-                    break
-                continue
+            if word == stop:
+                left -= 1
+                if left < 0:
+                    stalled.set()
+                    if hang_up:
+                        break
+                    continue
             content = word == "DATA"
-            writer.write(b"354 go\r\n" if content else b"250 ok\r\n")
+            recipients = recipients + 1 if word == "RCPT" else 0
+            codes = {"DATA": 354, "QUIT": 421} | ({"RCPT": 452} if recipients > most else {})
+            writer.write(b"%d said\r\n" % codes.get(word, 250))
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
