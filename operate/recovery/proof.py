@@ -1,9 +1,9 @@
 """proof — reads from logs and records which recipients were delivered
 
 Owns: the forms of a line that proves a delivery. Pure: no I/O, no clock.
-Guarantees: a line that is not understood proves nothing. A delivery is of a message, by our own id or by its
-    Message-ID, to a recipient; a number of a recipient counts together with its message alone, since numbers are given
-    again.
+Guarantees: a line that is not understood proves nothing, nor do the words of a peer in one. A delivery is of a message,
+    by our own id or by its Message-ID, to a recipient; a number of a recipient counts together with its message alone,
+    since numbers are given again.
 See: sql/README.md, "A restored queue"; docs/how-to/operate/back-up-and-recover.md.
 """
 
@@ -25,10 +25,13 @@ FORMS: Final = (
     "lines of queued's log, events of webhooks as JSON lines, `pillarbox sink show --json`, a Postfix log, "
     "or lines of a Message-ID or message id and a recipient"
 )
-_OURS: Final = re.compile(r" result\.delivered (?P<fields>.*)")
-_ACCEPTED: Final = re.compile(r" spool\.committed (?P<fields>.*)")
+# What may come before a line of ours: a program with its pid, a container, or a container's stream. None has a field,
+# and a peer's words, which may look like any line, come behind one.
+_AHEAD: Final = r'(?:[^\]="]*\]:? |[^\]=":]* |\S+ std(?:out|err) [FP] )?\d{4}-\d\d-\d\dT[\d:.]+Z \w+ '
+_OURS: Final = re.compile(_AHEAD + r"result\.delivered (?P<fields>.*)")
+_ACCEPTED: Final = re.compile(_AHEAD + r"spool\.committed (?P<fields>.*)")
 _FIELD: Final = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S+)')
-_POSTFIX: Final = re.compile(r"postfix(?:/[\w-]+)+\[\d+\]: (?P<queued>[0-9A-Za-z]+): (?P<rest>.*)")
+_POSTFIX: Final = re.compile(r"[^\[=\"]*postfix(?:/[\w-]+)+\[\d+\]: (?P<queued>[0-9A-Za-z]+): (?P<rest>.*)")
 _MESSAGE_ID: Final = re.compile(r"message-id=<?([^>\s]+)>?")
 _TO: Final = re.compile(r"to=<([^>]+)>(?:, orig_to=<([^>]+)>)?, relay=")
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -65,13 +68,13 @@ def read(lines: Iterable[str]) -> Proofs:
         text = line.strip()
         if text.startswith("{"):
             _read_json(text, found, events)
-        elif ours := _OURS.search(text):
+        elif ours := _OURS.match(text):
             fields = _fields(ours["fields"])
             _count(found, fields.get("id"), fields.get("to"))
-        elif accepted := _ACCEPTED.search(text):
+        elif accepted := _ACCEPTED.match(text):
             if message := _message(_fields(accepted["fields"]).get("id")):
                 found.accepted.add(message)
-        elif postfix := _POSTFIX.search(text):
+        elif postfix := _POSTFIX.match(text):
             _read_postfix(postfix["queued"], postfix["rest"], found, names, seen)
         elif len(words := text.split()) == _WORDS:
             _count(found, *words)
@@ -107,7 +110,7 @@ def _read_json(text: str, found: Proofs, events: set[str]) -> None:
     """An event of a webhook, a batch of them, or a record with recipients."""
     try:
         record = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return
     if not isinstance(record, dict):
         return

@@ -19,6 +19,7 @@ POSTFIX = (
     f"Nov 25 08:00:01 mx postfix/smtp[9]: 4F1: to=<{TO}>, relay=next[192.0.2.2]:25, delay=1, status=deferred (451)",
     f"Nov 25 08:05:01 mx postfix/smtp[9]: 4F1: to=<{TO}>, relay=next[192.0.2.2]:25, delay=301, status=sent (250)",
 )
+ACCEPTED = f"2026-11-25T08:00:00Z INFO spool.committed id={MESSAGE} sender=a@example.com recipients=1"
 
 
 @pytest.mark.parametrize(
@@ -26,6 +27,10 @@ POSTFIX = (
     [
         (OURS, MESSAGE),
         (f"Nov 25 08:00:00 host queued[12]: {OURS}", MESSAGE),
+        (f"2026-11-25T08:00:00+0000 host queued[12]: {OURS}", MESSAGE),
+        (f"queued-1  | {OURS}", MESSAGE),
+        (f"2026-11-25T08:00:00.123456789Z stdout F {OURS}", MESSAGE),
+        (f"[pod/mail-0/queued] {OURS}", MESSAGE),
         (json.dumps({"message": str(MESSAGE), "recipients": [TO], "messageid": "<1234@example.com>"}), MESSAGE),
         (json.dumps({"message": None, "recipients": [TO], "messageid": "<1234@example.com>"}), "1234@example.com"),
         (json.dumps({"msgid": "1234@example.com", "recipient": TO}), "1234@example.com"),
@@ -37,10 +42,26 @@ def test_each_form_proves_one_delivery(line: str, name: UUID | str) -> None:
     assert read([line]).delivered == {(name, TO): 1}
 
 
+@pytest.mark.parametrize("text", [OURS, f"] {OURS}", ACCEPTED, *POSTFIX, f"]: {OURS}", f"x[1]: {OURS}"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        f'2026-11-25T08:00:00.123Z info result.failed id={UUID(int=1)} to=eve@example.net reply="550 {{text}}"',
+        f"Nov 25 08:00:00 host queued[12]: 2026-11-25T08:00:00.123Z info result.failed id={UUID(int=1)} reply={{text}}",
+        "Nov 25 08:00:00 mx postfix/smtpd[7]: improper command pipelining after EHLO from eve[192.0.2.9]: {text}",
+        "Nov 25 08:00:00 mx postfix/cleanup[8]: 4F1: info: header Subject: {text} from eve[192.0.2.9]",
+    ],
+)
+def test_the_words_of_a_peer_prove_nothing(line: str, text: str) -> None:
+    # As if the other line of Postfix were there already.
+    assert not read([POSTFIX[1].replace("4F1", "5A2"), line.format(text=text), POSTFIX[2]])
+
+
 @pytest.mark.parametrize(
     "line",
     [
         "",
+        '{"a":' * 100_000,
         "{",
         "[1]",
         "one two",
@@ -79,5 +100,4 @@ def test_two_sources_of_one_delivery_count_it_once_and_one_source_of_two_counts_
 
 
 def test_accepted_messages_are_read_from_the_log_of_smtpd() -> None:
-    line = f"2026-11-25T08:00:00Z INFO spool.committed id={MESSAGE} sender=a@example.com recipients=1"
-    assert read([line]).accepted == {MESSAGE}
+    assert read([ACCEPTED]).accepted == {MESSAGE}
