@@ -25,6 +25,7 @@ _TO: Final = (b"to", b"cc", b"bcc")
 _RESENT: Final = tuple(b"resent-" + name for name in _TO)
 _HIDDEN: Final = (b"bcc", b"resent-bcc")
 _BAD: Final = re.compile(r"[\x00-\x20\x7f<>]")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _UNFOLD: Final = re.compile(r"\r?\n(?=[ \t])")
 
 
@@ -77,15 +78,14 @@ def compose(
 ) -> Outgoing:
     """The message to submit; `from_header`: also to whom the header says."""
     fields, body = _split(octets)
-    wanted = list(recipients)
+    if wrong := [each for each in recipients if _CONTROL.search(each)]:
+        raise NotAMessage(f"{show(wrong[0])} is not an address")
+    wanted = [address for each in recipients for address in addresses(each)]
     if from_header:
         names = _RESENT if any(_name(field) in _RESENT for field in fields) else _TO
-        wanted = [address for each in wanted for address in addresses(each)]
         for field in fields:
             if _name(field) in names:
                 wanted += addresses(field.partition(b":")[2].decode("utf-8", "surrogateescape"))
-    else:
-        wanted = [address for each in wanted for address in addresses(each)]
     to = tuple(dict.fromkeys(_complete(address, defaults.domain) for address in wanted))
     if not to:
         raise NotAMessage("a recipient is missing; allowed: addresses on the command line, or -t and To, Cc or Bcc")
@@ -96,26 +96,22 @@ def compose(
 
 
 def addresses(text: str) -> list[str]:
-    """The addresses of a list, groups included; raises NotAMessage where one of them cannot be read."""
+    """The addresses of a list, groups included."""
     unfolded = _UNFOLD.sub("", text).strip()
-    found = [address for _, address in getaddresses([unfolded], strict=False) if address]
-    for address in found:
-        local, _, domain = address.rpartition("@")
-        if _BAD.search(domain) or (_BAD.search(local) and not local.startswith('"')):
-            raise NotAMessage(f"{show(address)} is not an address")
-        try:
-            address.encode()
-        except UnicodeEncodeError:
-            raise NotAMessage(f"{address!a} is not in UTF-8") from None
-    return found
+    return [address for _, address in getaddresses([unfolded], strict=False) if address]
 
 
 def _complete(address: str, domain: str) -> str:
-    if "@" in address:
-        return address
-    if not address or _BAD.search(address):
+    """The address, with the domain if it has none; refused where SMTP has no command for it."""
+    whole = address if "@" in address else f"{address}@{domain}"
+    local, _, domain = whole.rpartition("@")
+    if not local or _BAD.search(domain) or (_CONTROL if local.startswith('"') else _BAD).search(local):
         raise NotAMessage(f"{show(address)} is not an address")
-    return f"{address}@{domain}"
+    try:
+        whole.encode()
+    except UnicodeEncodeError:
+        raise NotAMessage(f"{address!a} is not in UTF-8") from None
+    return whole
 
 
 def _split(octets: bytes) -> tuple[list[bytes], bytes]:
@@ -145,9 +141,8 @@ def _added(there: set[bytes], author: str, defaults: Defaults) -> list[bytes]:
     """The fields that every message has and this one lacks."""
     added = []
     if b"from" not in there:
-        name = "" if defaults.full_name is None else Header(defaults.full_name, "utf-8").encode()
-        if defaults.full_name is not None and defaults.full_name.isascii():
-            name = defaults.full_name
+        name = " ".join((defaults.full_name or "").split())
+        name = name if name.isascii() else Header(name, "utf-8").encode()
         own = author or _complete(defaults.user, defaults.domain)
         added.append(b"From: " + formataddr((name, own)).encode("utf-8") + b"\r\n")
     if b"date" not in there:

@@ -113,6 +113,10 @@ async def test_mail_is_in_the_queue_when_the_status_is_zero(database: str, facto
         assert await sendmail("carol@example.net", "no@@example.net", "-i") in {DATA, NO_USER}
         assert await sendmail("-t", octets=b"Subject: x\n\n") == DATA
         assert b"a recipient is missing" in sendmail.refused
+        for address in ("ann@host.example>\r\nRCPT TO:<eve@example.org", '"a\r\nb"@example.net', "@example.net"):
+            assert await sendmail("-i", "-f", address, "bob@example.net") == DATA
+            assert await sendmail("-i", "--", address) == DATA, address
+            assert b"is not an address" in sendmail.refused
         assert await sendmail("-bd") == USAGE
         assert len(factory.queue()) == 2
 
