@@ -80,7 +80,7 @@ def submit(host: str, port: int, own: str, message: Outgoing) -> Outcome:
 
 @contextmanager
 def _session(host: str, port: int, own: str) -> Iterator[smtplib.SMTP]:
-    """A connection after EHLO; a reply to QUIT changes nothing of what was answered before it."""
+    """A connection; its reply to QUIT changes nothing of what was answered before."""
     smtp = smtplib.SMTP(host, port, own, _CONNECT)
     try:
         assert smtp.sock is not None  # noqa: S101 - it is connected

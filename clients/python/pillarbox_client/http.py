@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pillarbox_client.message import Message
 
-#: Whether the message was sent is unknown: these are answers of httpd in trouble, or of a proxy without one from httpd.
+#: Whether the message was sent is unknown: httpd in trouble answers so, and a proxy that has no answer from httpd.
 _UNKNOWN: Final = {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT}
 _BUSY: Final = "idempotency_key_busy"
 _LONGEST: Final = 30.0  # seconds that a Retry-After is waited for
