@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _ALGORITHMS: Final = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 )
+_LATEST: Final = 253_402_300_799  # seconds since 1970 at the end of the year 9999, the last that datetime has
 _LEEWAY: Final = 30.0  # seconds that clocks may be apart
 _LONGEST: Final = 1 << 18  # octets of an answer of the provider
 _PATIENCE: Final = 5.0  # seconds for both answers
@@ -121,7 +122,7 @@ class Tokens:
         return claims
 
     def _named(self, claims: dict[str, Any]) -> Named:
-        return Named(self._principal(claims), datetime.fromtimestamp(claims["exp"], UTC))
+        return Named(self._principal(claims), datetime.fromtimestamp(min(int(claims["exp"]), _LATEST), UTC))
 
     def _principal(self, claims: dict[str, Any]) -> str:
         claim = self.settings.claim

@@ -77,19 +77,18 @@ def recurring(content: bytes) -> bytes:
 def instant(text: str, timezone: str, now: datetime) -> datetime:
     """The time that `--at` names, in UTC; without an offset it is meant in the time zone."""
     allowed = "a time to come such as 2026-12-24T18:00 or 2026-12-24T18:00+01:00"
+    place = zone(timezone)
     try:
         named = datetime.fromisoformat(text)
-    except ValueError:
+        at = (named if named.tzinfo else named.replace(tzinfo=place)).astimezone(UTC)
+    except (ValueError, OverflowError):  # not a time; before the year 1 or after 9999 in UTC
         raise _refused("at", f"{show(text)} is not a time; allowed: {allowed}") from None
-    if named.tzinfo is None:
-        local = named.replace(tzinfo=zone(timezone))
-        # There and back again is another hour where the clock was put forward over it.
-        if local.astimezone(UTC).astimezone(local.tzinfo).replace(tzinfo=None) != named:
-            raise _refused("at", f"{show(text)} does not exist in {timezone}: the clock is put forward over it")
-        named = local
-    if named <= now:
+    # There and back again is another hour where the clock was put forward over it.
+    if named.tzinfo is None and at.astimezone(place).replace(tzinfo=None) != named:
+        raise _refused("at", f"{show(text)} does not exist in {timezone}: the clock is put forward over it")
+    if at <= now:
         raise _refused("at", f"{show(text)} has passed; allowed: {allowed}")
-    return named.astimezone(UTC)
+    return at
 
 
 def zone(name: str) -> tzinfo:

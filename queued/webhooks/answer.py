@@ -57,6 +57,6 @@ def _asked(text: str, now: datetime) -> timedelta | None:
         return min(timedelta(seconds=int(text[:9])), _LONGEST)
     try:
         at = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):  # a year of twenty digits
         return None
     return min(max((at if at.tzinfo else at.replace(tzinfo=UTC)) - now, timedelta(0)), _LONGEST)

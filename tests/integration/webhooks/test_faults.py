@@ -9,7 +9,7 @@ import asyncio
 import socket
 from collections import Counter
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -122,6 +122,13 @@ async def test_retry_after_is_honoured_and_the_schedule_otherwise(factory: Facto
     await hook.after(2 * HOUR)
     assert (state(factory).tries, state(factory).failing, state(factory).sent) == (0, None, 1)
     assert {event["id"] for event in taker.taken} == {taker.taken[0]["id"]}
+
+
+@pytest.mark.parametrize(
+    "text", ["Fri, 01 Jan 99999999999999999999 00:00:00 GMT", "Fri, 01 Jan 2027 00:00:00 +99999999999999999999", "soon"]
+)
+def test_a_retry_after_that_is_no_time_counts_as_none(text: str) -> None:
+    assert answer.read(503, text, datetime.now(UTC)) == Answer("answered 503")
 
 
 def test_the_schedule_is_the_specifications_with_jitter() -> None:

@@ -126,6 +126,8 @@ def test_a_time_without_offset_is_in_the_time_zone(text: str, timezone: str, exp
     ("text", "timezone", "says"),
     [
         ("tomorrow", "UTC", '--at: "tomorrow" is not a time; allowed'),
+        ("9999-12-31T23:59", "America/New_York", '--at: "9999-12-31T23:59" is not a time; allowed'),
+        ("9999-12-31T23:59-12:00", "UTC", '--at: "9999-12-31T23:59-12:00" is not a time; allowed'),
         ("2026-11-21T12:00", "UTC", "--at: .* has passed; allowed"),
         ("2027-03-28T02:30", "Europe/Berlin", "--at: .* does not exist in Europe/Berlin"),
         ("2027-03-28T02:30", "Berlin", '--timezone: "Berlin" is not a time zone; allowed'),
