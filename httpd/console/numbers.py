@@ -1,6 +1,6 @@
 """numbers — numbers of recipients, parts and decisions as addresses and forms have them
 
-Guarantees: digits without end, which int() refuses, are no address: `{name:digits}` in a route matches 19 at most.
+Guarantees: `{name:digits}` in a route matches up to 19 digits. A longer number, which int() may refuse, gets 404.
 Raises: Problem 404.
 """
 

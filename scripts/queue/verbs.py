@@ -93,7 +93,7 @@ def _undo(options: argparse.Namespace) -> int:
 
 
 def _level(text: str) -> int:
-    if re.fullmatch("-?[0-9]", text) and int(text) in verbs.PRIORITIES:
+    if re.fullmatch("-?[0-9]{1,3}", text) and int(text) in verbs.PRIORITIES:
         return int(text)
     raise argparse.ArgumentTypeError(f"{show(text)} is not a priority; allowed: -9 to 9")
 

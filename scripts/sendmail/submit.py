@@ -45,9 +45,9 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """smtpd cannot take it now. all: nor any other message, as there is no connection.
+    """smtpd cannot take the message now. all: the connection failed, so smtpd cannot take other messages either.
 
-    left: the message for the recipients for whom smtpd does not have it; None for all.
+    left: the message with the recipients that smtpd has not accepted; None if it has accepted none.
     """
 
     why: str
@@ -66,11 +66,13 @@ def submit(host: str, port: int, own: str, message: Outgoing) -> Outcome:
             part = _asked(smtp, message)
             while isinstance(part, Outgoing):
                 outcome = _content(smtp, part)
-                if isinstance(outcome, Accepted):
-                    left = _without(left, part)
-                    if not left.recipients:
-                        return outcome
-                part = _envelope(smtp, left) if isinstance(outcome, Accepted) else outcome
+                if not isinstance(outcome, Accepted):
+                    part = outcome
+                    break
+                left = _without(left, part)
+                if not left.recipients:
+                    return outcome
+                part = _envelope(smtp, left)
     except (OSError, smtplib.SMTPException) as error:
         part = Away(cause(error), all=True)
     if left is message:
