@@ -49,6 +49,8 @@ ALWAYS: Final = {
     # A sum of counts stays one: rows with the same text are counted together, so that a text is made normal once and
     # not for each row.
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.CollapseGroupedSumOfCount",
+    # What is kept is read a few times: to compress it takes longer than to keep it.
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
 }
 #: Settings for small tables: compiling or adapting a plan costs more than running it.
 SMALL: Final = {

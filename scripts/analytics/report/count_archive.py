@@ -33,6 +33,9 @@ _NO_SUCH: Final = (
     r"|(?:user|recipient|mailbox|address|account) (?:is )?(?:unknown|not found|disabled|does(?: not|n't) exist)"
 )
 _POLICY: Final = r"(?:^|[^\d.])5\.7\.\d"
+#: What times are rounded to, in microseconds, each for times shorter than a hundred of it.
+_UNITS: Final = tuple(10**exponent for exponent in range(3, 16))
+_SHORTEST: Final = 10_000  # microseconds
 _HELD: Final = r'"_quarantineid"|"_holdreason"'
 
 
@@ -70,22 +73,32 @@ def _refusals(refused: DataFrame, archive: DataFrame) -> DataFrame:
 def _finished(archive: DataFrame) -> DataFrame:
     """Recipients by transport, result, destination, and the time from receipt to result, to two digits."""
     took = f.unix_micros("finished") - f.unix_micros("ts")
-    seconds = f.greatest(took / 1e6, f.lit(0.01))
-    power = f.floor(f.log10(seconds))
-    digits = f.floor(seconds / f.pow(f.lit(10.0), power) * 10 + 0.5)  # 10 to 100; _seconds() makes the number of it
-    keys = [f.when(took >= 0, part).alias(name) for part, name in ((digits, "digits"), (power, "power"))]
-    return archive.groupBy("transportid", "result", "recipientdomain", *keys).agg(
+    return archive.groupBy("transportid", "result", "recipientdomain", _two_digits(took).alias("micros")).agg(
         f.count("*").alias("recipients"), f.count_if(took < 0).alias("jumps")
     )
 
 
+def _two_digits(took: Column) -> Column:
+    """Microseconds, rounded to two digits, at least 10 ms; NULL where the clock jumped."""
+
+    def rounded(unit: int) -> Column:
+        half_up = f.greatest(took, f.lit(_SHORTEST)) + unit // 2
+        return half_up - half_up % unit
+
+    *units, largest = _UNITS
+    found = rounded(largest)
+    for unit in reversed(units):
+        found = f.when(took < 100 * unit, rounded(unit)).otherwise(found)
+    return f.when(took >= 0, found)
+
+
 def _seconds() -> Column:
     """The time, such as 0.12, 3.4 or 170; NULL where the clock jumped."""
-    return f.round(f.col("digits") / 10 * f.pow(f.lit(10.0), "power"), 3).alias("seconds")
+    return (f.col("micros") / 1_000_000).alias("seconds")
 
 
 def _delivered(finished: DataFrame, top: int) -> DataFrame:
-    done = finished.where((f.col("result") == "success") & f.col("digits").isNotNull())
+    done = finished.where((f.col("result") == "success") & f.col("micros").isNotNull())
     timed = done.groupBy(domain("recipientdomain").alias("recipientdomain"), _seconds()).agg(
         f.sum("recipients").alias("recipients")
     )
