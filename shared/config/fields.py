@@ -209,10 +209,13 @@ Id = Annotated[
 ]
 Text = Annotated[str, matching(r"[^\0]+", "text that is not empty")]
 _LABEL: Final = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
-Domain = Annotated[
+_DOMAIN: Final = rf"(?=.{{1,255}}$)\.?{_LABEL}(\.{_LABEL})*"
+Domain = Annotated[str, domain_matching(_DOMAIN, "a domain, or .domain, which means every domain below that one")]
+DomainOrLiteral = Annotated[
     str,
     domain_matching(
-        rf"(?=.{{1,255}}$)\.?{_LABEL}(\.{_LABEL})*", "a domain, or .domain, which means every domain below that one"
+        rf"{_DOMAIN}|\[[^\s\[\]]{{1,253}}\]",
+        "a domain, .domain, which means every domain below that one, or an address literal such as [192.0.2.1]",
     ),
 ]
 

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from shared import cron
 from shared.config.fields import (
     Checked,
+    DomainOrLiteral,
     Duration,
     Id,
     MisplacedError,
@@ -97,10 +98,10 @@ class Match(Section):
     """A selection of mail: all fields that are given must match, each by one of its values."""
 
     transport: list[Value] = _match("mail over these transports", "list of ids")
-    destination: list[Value] = _match(
+    destination: list[DomainOrLiteral] = _match(
         "mail to these domains; .example.com is every domain below that one", "list of domains"
     )
-    sender: list[Value] = _match("mail from these domains", "list of domains")
+    sender: list[DomainOrLiteral] = _match("mail from these domains", "list of domains")
     tenant: list[Value] = _match("mail of these tenants, metadata `tenant`", "list of words")
     jobid: list[Value] = _match("mail with these jobids", "list of words")
     site: list[Value] = _match("mail to these groups of mail exchangers", "list of sites")
@@ -118,9 +119,8 @@ def _folded(name: str, index: int, value: str) -> str:
     try:
         return to_ascii(value)
     except DomainRefused:
-        raise MisplacedError(
-            [((name, index), f"{show(value)} is not a domain; allowed: a domain, or .example.com")]
-        ) from None
+        why = f"{show(value)} is not a site; allowed: a name such as (mx1|mx2).example.com, or .example.com"
+        raise MisplacedError([((name, index), why)]) from None
 
 
 def match_of(values: Mapping[str, Sequence[str]]) -> Match:
@@ -128,8 +128,10 @@ def match_of(values: Mapping[str, Sequence[str]]) -> Match:
     try:
         return Match.model_validate({name: list(given) for name, given in values.items()})
     except ValidationError as error:
-        first = error.errors()[0]
-        raise ConfigError(f"{first['loc'][0]}: {first['msg'].removeprefix('Value error, ')}") from None
+        first = error.errors(include_url=False)[0]
+        cause = first.get("ctx", {}).get("error")
+        place = cause.problems[0][0] if isinstance(cause, MisplacedError) else first["loc"]
+        raise ConfigError(f"{place[0]}: {cause or first['msg']}") from None
 
 
 class Policy(Section):
