@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Final
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from scripts.options import AS
 from shared.command_line import Parser, status_without_right
 from shared.errors import PillarboxError
+from shared.masking import show
 from shared.version import version
 
 if TYPE_CHECKING:
@@ -59,6 +61,8 @@ VERBS: Final = {
     "psql": "commands.psql",
     "completion": "commands.completion",
 }
+#: How Python has octets of a word that are not UTF-8 (PEP 383); PostgreSQL takes none.
+_NOT_UTF8: Final = re.compile("[\ud800-\udfff]")
 _BEFORE_A_VERB: Final = ("-h", "--help", "--version")
 _INTERRUPTED, _UNREAD = 130, 141  # as a shell has it: 128 and the number of the signal
 
@@ -89,6 +93,8 @@ def main(arguments: list[str] | None = None) -> int:
         acting = AS.set(getattr(options, "principal", None))
         try:
             status: int = options.func(options)
+        except UnicodeEncodeError as error:
+            raise _of_a_word(error, given) from None
         finally:
             AS.reset(acting)
     except PillarboxError as error:
@@ -104,6 +110,12 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - others are raised again
         return status_without_right("pillarbox", error)
     return status
+
+
+def _of_a_word(error: UnicodeEncodeError, given: list[str]) -> Exception:
+    """This error; in one line if it is because of a word that is not UTF-8."""
+    word = next((each for each in given if _NOT_UTF8.search(each)), None)
+    return error if word is None else PillarboxError(f"{show(word)} is not UTF-8; allowed: words in UTF-8")
 
 
 def _parsed(given: list[str]) -> argparse.Namespace:

@@ -117,6 +117,8 @@ def test_maintainers_suspend_and_remove_with_their_own_rights(
         (("add", "--destination", "x@example.com", *WHY), '--destination: "x@example.com" is not usable here; allowed'),
         (("add", "--sender", "\u202e", *WHY), '--sender: "\\u202e" is not usable here; allowed: a domain, .domain'),
         (("add", "--site", "\u202e", *WHY), '--site: "\\u202e" is not a site; allowed: a name such as'),
+        (("add", "--all", "--reason", "f\udcfcr"), '"f\\udcfcr" is not UTF-8; allowed: words in UTF-8'),
+        (("add", "--all", "--reason=f\udcfcr"), '"--reason=f\\udcfcr" is not UTF-8; allowed: words'),
         (("remove",), "suspend remove: give numbers that `pillarbox suspend list` shows, or --all"),
         (("remove", "77"), "suspend remove: suspend 77 does not exist; allowed: those of `suspend list`"),
     ],
