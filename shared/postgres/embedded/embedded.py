@@ -68,10 +68,11 @@ def volumes(var: Path) -> list[Path]:
 def stop(var: Path, *, mode: StopMode = "fast") -> bool:
     """Stop the server under `var` and wait until it is gone; False when none ran. Modes are pg_ctl's."""
     place = ServerFiles(var)
-    if not place.data.exists():
-        return False
-    with _one_line(place), _one_at_a_time(place):
-        return place.stop(mode)
+    with _one_line(place):
+        if not place.data.exists():
+            return False
+        with _one_at_a_time(place):
+            return place.stop(mode)
 
 
 def status(var: Path) -> EmbeddedStatus | None:

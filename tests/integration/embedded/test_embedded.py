@@ -22,7 +22,7 @@ import pytest
 
 from scripts import cli
 from scripts.commands import database as database_command
-from shared.errors import DatabaseUnavailable
+from shared.errors import DatabaseUnavailable, PillarboxError
 from shared.postgres.embedded import embedded, postmaster
 from shared.postgres.embedded.postmaster import ServerFiles
 from shared.postgres.embedded.server import EmbeddedServer
@@ -282,6 +282,13 @@ def test_the_command_starts_shows_and_stops_the_server(var: Path, capsys: pytest
     assert run("stop", "--mode", "fast")[0] == 0
     assert run("stop") == (0, f"no PostgreSQL runs under {var}\n")
     assert run("status", "--json") == (3, '{"running": false}\n')
+
+
+def test_a_folder_that_cannot_be_looked_at_is_said_in_one_line(tmp_path: Path) -> None:
+    far = tmp_path / ("a" * 300)
+    for act in (embedded.ensure_running, embedded.stop, embedded.status):
+        with pytest.raises(PillarboxError, match="File name too long"):
+            act(far)
 
 
 def test_a_command_in_another_folder_makes_no_second_database(
