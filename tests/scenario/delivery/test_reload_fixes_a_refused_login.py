@@ -106,13 +106,14 @@ async def test_a_worker_that_has_just_begun_gives_up_no_mail_that_only_our_login
         "feedback": {"initial": 2, "dead": "1s", "longest": "2s"},
         "retry": {"intervals": ["1s"], "count": 0, "age": "2s"},
     }
+    claim = {"lease": "6s"}  # of workers that are killed: what they have claimed by then is due again after it
     smtpd = await system.smtpd()
     async with Relay(authority, RIGHT) as relay:
-        worker = await system.worker(relay.port, "refused", transport=transport)
+        worker = await system.worker(relay.port, "refused", claim=claim, transport=transport)
         await books.submit(smtpd, numbered(10))
         await system.until("SELECT count(*) = 10 FROM queue WHERE last_error LIKE '%cannot log in: %'")
         await worker.kill()
-    worker = await system.worker(free_port(), "heir", transport=transport)
+    worker = await system.worker(free_port(), "heir", claim=claim, transport=transport)
     # Each is past its age, and is tried or parked by a worker that knows of no refused login.
     await system.until(
         "SELECT count(*) = 10 FROM queue"

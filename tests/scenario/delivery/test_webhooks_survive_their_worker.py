@@ -41,7 +41,8 @@ async def test_the_next_worker_brings_the_rest(
     webhooks = {"endpoints": [endpoint]}
     smtpd = await system.smtpd()
     system.environment = {"PILLARBOX_FAIL": "webhook.taken:kill:4"}
-    first = await system.worker(books.sink.port, "first", webhooks=webhooks)
+    # What it has claimed when it dies is due again after its lease.
+    first = await system.worker(books.sink.port, "first", claim={"lease": "6s"}, webhooks=webhooks)
     await system.until("SELECT count(*) = 1 FROM webhooks")
     submitting = asyncio.create_task(books.submit(smtpd, numbered(MESSAGES)))
     await first.ended()
