@@ -37,6 +37,17 @@ def test_a_match_lowercases_domains_only() -> None:
     assert match.tenant == ["Acme"]
 
 
+def test_destinations_and_senders_are_domains_or_address_literals() -> None:
+    taken = ["example.com", ".example.com", "[192.0.2.1]", "[IPv6:2001:DB8:0::1]", "_x.example", "faß.de"]
+    for field in ("destination", "sender"):
+        assert getattr(Match.model_validate({field: taken}), field) == [
+            *("example.com", ".example.com", "[192.0.2.1]", "[ipv6:2001:db8::1]", "_x.example", "xn--fa-hia.de")
+        ]
+        for refused in ("", "x@example.com", "*.example.com", "example.com.", "two words", "[", "a..b", "-a.example"):
+            with pytest.raises(ValidationError, match="is not usable here; allowed: a domain"):
+                Match.model_validate({field: [refused]})
+
+
 def test_every_field_of_a_policy_is_a_field_of_mail_and_of_a_match() -> None:
     assert FIELDS == Fields._fields == get_args(FieldName) == tuple(Match.model_fields)
 
