@@ -33,7 +33,7 @@ _NO_SUCH: Final = (
     r"|(?:user|recipient|mailbox|address|account) (?:is )?(?:unknown|not found|disabled|does(?: not|n't) exist)"
 )
 _POLICY: Final = r"(?:^|[^\d.])5\.7\.\d"
-#: What times are rounded to, in microseconds, each for times shorter than a hundred of it.
+#: Times are rounded to these, in microseconds: each is for times shorter than a hundred of it.
 _UNITS: Final = tuple(10**exponent for exponent in range(3, 16))
 _SHORTEST: Final = 10_000  # microseconds
 _HELD: Final = r'"_quarantineid"|"_holdreason"'
@@ -80,9 +80,10 @@ def _finished(archive: DataFrame) -> DataFrame:
 
 def _two_digits(took: Column) -> Column:
     """Microseconds, rounded to two digits, at least 10 ms; NULL where the clock jumped."""
+    least = f.greatest(took, f.lit(_SHORTEST))
 
     def rounded(unit: int) -> Column:
-        half_up = f.greatest(took, f.lit(_SHORTEST)) + unit // 2
+        half_up = least + unit // 2
         return half_up - half_up % unit
 
     *units, largest = _UNITS

@@ -55,7 +55,7 @@ def requests(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any
     """Method, path and body of every request that has one hostile value."""
     for route in ROUTES:
         operation = document["paths"][route.path][route.method.lower()]
-        begun = route.path.replace("{id}", "4711").replace("{name}", "gone").replace("{target}", "bob@example.com")
+        begun = f"{route.absent}{route.query}"
         body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
         for value in HOSTILE:
             for each in operation.get("parameters", ()):
@@ -63,7 +63,7 @@ def requests(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any
                 if each["in"] == "path":
                     yield route.method, route.path.replace(f"{{{name}}}", written) + route.query, route.body
                 elif filled(each["schema"], document, value) is not None:
-                    yield route.method, f"{begun}?{name}={written}", route.body
+                    yield route.method, f"{begun}{'&' if route.query else '?'}{name}={written}", route.body
             for name, schema in resolved(body, document).get("properties", {}).items():
                 given = filled(schema, document, value)
                 if given is not None:

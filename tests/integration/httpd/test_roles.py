@@ -50,6 +50,11 @@ class Route(NamedTuple):
     body: dict[str, Any] | None = None
     query: str = ""
 
+    @property
+    def absent(self) -> str:
+        """Its path, of something that does not exist."""
+        return self.path.replace("{id}", "4711").replace("{name}", "gone").replace("{target}", "bob@example.com")
+
 
 ALL: Final[dict[str, Any]] = {"all": True, "dry_run": True}
 MAIL: Final = {"from": "a@example.com", "to": ["b@example.com"], "message": "Subject: x\r\n\r\nhello\r\n"}
@@ -119,12 +124,8 @@ OF_NOTHING: Final = [
 
 async def ask(client: httpx.AsyncClient, route: Route, **more: Any) -> httpx.Response:
     """Ask a route about what is not there, or with dry_run."""
-    path = (
-        route.path.replace("{id}", "4711").replace("{name}", "gone").replace("{target}", "bob@example.com")
-        + route.query
-    )
     body = None if route.body is None else {**route.body, **(more if "dry_run" in route.body else {})}
-    return await client.request(route.method, path, json=body)
+    return await client.request(route.method, route.absent + route.query, json=body)
 
 
 async def until_refused(client: httpx.AsyncClient) -> None:
