@@ -18,7 +18,15 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, PlainValidator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    PlainValidator,
+)
 
 from shared.config.units import DURATION_PATTERN, SIZE_PATTERN, format_size, parse_duration, parse_size
 from shared.mail.domain import to_ascii
@@ -217,6 +225,7 @@ DomainOrLiteral = Annotated[
         rf"{_DOMAIN}|\[[^\s\[\]]{{1,253}}\]",
         "a domain, .domain, which means every domain below that one, or an address literal such as [192.0.2.1]",
     ),
+    AfterValidator(to_ascii),  # a literal in one spelling
 ]
 
 

@@ -81,11 +81,20 @@ def _zone(name: str) -> str:
     return name
 
 
+def _site(name: str) -> str:
+    try:
+        return to_ascii(name)
+    except DomainRefused:
+        why = "allowed: a name such as (mx1|mx2).example.com, or .example.com"
+        raise ValueError(f"{show(name)} is not a site; {why}") from None
+
+
 RateText = Annotated[Any, Checked(_rate, {"type": "string", "pattern": f"^{_RATE.pattern}$"})]
 #: Minutes since midnight, by the clock on the wall.
 TimeOfDay = Annotated[int, Checked(_minutes, {"type": "string", "pattern": f"^({_TIME.pattern})$"})]
 Zone = Annotated[str, matching(r"[A-Za-z0-9_+/-]{1,64}", "UTC or a name like Europe/Berlin"), AfterValidator(_zone)]
 Value = Annotated[str, matching(r"[^\0\s]{1,255}", "a value, or .example.com, which means everything below that one")]
+Site = Annotated[Value, AfterValidator(_site)]
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 FieldName = Literal["transport", "destination", "sender", "tenant", "jobid", "site", "source"]
 
@@ -104,23 +113,8 @@ class Match(Section):
     sender: list[DomainOrLiteral] = _match("mail from these domains", "list of domains")
     tenant: list[Value] = _match("mail of these tenants, metadata `tenant`", "list of words")
     jobid: list[Value] = _match("mail with these jobids", "list of words")
-    site: list[Value] = _match("mail to these groups of mail exchangers", "list of sites")
+    site: list[Site] = _match("mail to these groups of mail exchangers", "list of sites")
     source: list[Value] = _match("mail from these source addresses of ours", "list of addresses")
-
-    @model_validator(mode="after")
-    def _fold(self) -> Self:
-        for name in FOLDED:
-            for index, value in enumerate(values := getattr(self, name)):
-                values[index] = _folded(name, index, value)
-        return self
-
-
-def _folded(name: str, index: int, value: str) -> str:
-    try:
-        return to_ascii(value)
-    except DomainRefused:
-        why = f"{show(value)} is not a site; allowed: a name such as (mx1|mx2).example.com, or .example.com"
-        raise MisplacedError([((name, index), why)]) from None
 
 
 def match_of(values: Mapping[str, Sequence[str]]) -> Match:
@@ -128,10 +122,8 @@ def match_of(values: Mapping[str, Sequence[str]]) -> Match:
     try:
         return Match.model_validate({name: list(given) for name, given in values.items()})
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        cause = first.get("ctx", {}).get("error")
-        place = cause.problems[0][0] if isinstance(cause, MisplacedError) else first["loc"]
-        raise ConfigError(f"{place[0]}: {cause or first['msg']}") from None
+        first = error.errors()[0]
+        raise ConfigError(f"{first['loc'][0]}: {first['msg'].removeprefix('Value error, ')}") from None
 
 
 class Policy(Section):
