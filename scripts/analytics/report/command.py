@@ -121,7 +121,7 @@ def make(
 ) -> Report:
     """The report. layout: the present leaves of the queue, for the recommendation; {} recommends none."""
     from scripts.analytics.report import counting  # noqa: PLC0415 - it loads Spark
-    from scripts.analytics.report.figures import compute  # noqa: PLC0415
+    from scripts.analytics.report.figures import compute, planned  # noqa: PLC0415
     from scripts.analytics.spark_errors import understood  # noqa: PLC0415
 
     done, lock = [0], Lock()
@@ -136,8 +136,8 @@ def make(
         sizes = {"sizes": _sizes(spark, asked)}
         counted = terminal.Progress("report: counting", counting.COUNTED, "tables")
         told = counted.tell if progress is not None else _untold
-        with counting.kept(attempts, archive, asked.top + 1, told) as given:
-            rows = compute(spark, given | sizes, asked.top, on_section)
+        with counting.kept(attempts, archive, asked.top + 1, lambda given: planned(given | sizes), told) as frames:
+            rows = compute(spark, frames, asked.top, on_section)
     since, until = (datetime.combine(day, time(), UTC) for day in (asked.since, asked.until))
     cut = {key for key, found in rows.items() if _is_cut(key, found, asked.top)}
     shown = {key: found[: asked.top] if key in cut else found for key, found in rows.items()}

@@ -32,7 +32,7 @@ from scripts.analytics.analyses.wordings import wordings
 from scripts.analytics.session import SMALL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -41,49 +41,46 @@ type Rows = list[dict[str, Any]]
 
 #: Sections that are never cut, because a chart with gaps would mislead.
 WHOLE: Final = frozenset({"volume", "forecast", "steps", "weights", "alarms", "capacity", "soundness"})
+#: Sections that others begin with.
+_SHARED: Final = ("volume", "wordings")
 #: Concurrent queries: Spark plans one while it computes another.
 _AT_ONCE: Final = 3
 
 
-@contextmanager
-def prepared(given: Mapping[str, DataFrame]) -> Iterator[dict[str, DataFrame]]:
-    """Each section's lazy frame by its key; shared inputs are kept in memory for the block."""
-    volume, said = usual(given["hours"]).persist(), wordings(given["replies"]).persist()
-    try:
-        yield {
-            "destinations": deliverability(given["destinations"], "recipientdomain"),
-            "senders": deliverability(given["senders"], "senderdomain"),
-            "transports": deliverability(given["tries"], "transportid"),
-            "sources": deliverability(given["tries"], "source"),
-            "campaigns": deliverability(given["campaigns"], "jobid"),
-            "providers": deliverability(given["days"], "provider"),
-            "queue_time": waiting(given["waits"]),
-            "delivery_time": waiting(given["delivered"], "recipientdomain"),
-            "transport_time": waiting(given["waits"], "transportid", "success"),
-            "steps": steps(given["tries"]),
-            "wordings": said,
-            "throttling": throttling(given["paces"]),
-            "suppression": suppression(given["refusals"]),
-            "encryption": encryption(given["destinations"]),
-            "in_the_clear": in_the_clear(given["destinations"]),
-            "weights": weights(given["tries"]),
-            "quarantine": quarantine(given["held"]),
-            "volume": volume,
-            "unusual": volume.where(f.col("unusual")).orderBy(f.desc(f.abs("score"))),
-            "forecast": forecast(volume),
-            "reputation": reputation(given["days"]),
-            "warmup": warmup(given["days"]),
-            "alarms": alarms(given["days"], volume),
-            "capacity": capacity(given["sizes"]),
-            "soundness": soundness(given["tries"], given["destinations"], given["waits"], volume, said),
-        }
-    finally:
-        volume.unpersist()
-        said.unpersist()
+def planned(given: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    """Each section's lazy frame by its key; nothing is read."""
+    volume, said = usual(given["hours"]), wordings(given["replies"])
+    return {
+        "destinations": deliverability(given["destinations"], "recipientdomain"),
+        "senders": deliverability(given["senders"], "senderdomain"),
+        "transports": deliverability(given["tries"], "transportid"),
+        "sources": deliverability(given["tries"], "source"),
+        "campaigns": deliverability(given["campaigns"], "jobid"),
+        "providers": deliverability(given["days"], "provider"),
+        "queue_time": waiting(given["waits"]),
+        "delivery_time": waiting(given["delivered"], "recipientdomain"),
+        "transport_time": waiting(given["waits"], "transportid", "success"),
+        "steps": steps(given["tries"]),
+        "wordings": said,
+        "throttling": throttling(given["paces"]),
+        "suppression": suppression(given["refusals"]),
+        "encryption": encryption(given["destinations"]),
+        "in_the_clear": in_the_clear(given["destinations"]),
+        "weights": weights(given["tries"]),
+        "quarantine": quarantine(given["held"]),
+        "volume": volume,
+        "unusual": volume.where(f.col("unusual")).orderBy(f.desc(f.abs("score"))),
+        "forecast": forecast(volume),
+        "reputation": reputation(given["days"]),
+        "warmup": warmup(given["days"]),
+        "alarms": alarms(given["days"], volume),
+        "capacity": capacity(given["sizes"]),
+        "soundness": soundness(given["tries"], given["destinations"], given["waits"], volume, said),
+    }
 
 
 def compute(
-    spark: SparkSession, given: Mapping[str, DataFrame], top: int, on_section: Callable[[str], object] = lambda _: None
+    spark: SparkSession, frames: Mapping[str, DataFrame], top: int, on_section: Callable[[str], object] = lambda _: None
 ) -> dict[str, Rows]:
     """The rows of every section; outside WHOLE at most `top` + 1, so that the caller sees whether there are more.
 
@@ -96,8 +93,20 @@ def compute(
         on_section(key)
         return key, [row.asDict() for row in rows]
 
-    with _set(spark, SMALL), prepared(given) as frames, ThreadPoolExecutor(_AT_ONCE) as asking:
+    with _set(spark, SMALL), _held([frames[key] for key in _SHARED]), ThreadPoolExecutor(_AT_ONCE) as asking:
         return dict(asking.map(collect, frames.items()))
+
+
+@contextmanager
+def _held(frames: Sequence[DataFrame]) -> Iterator[None]:
+    """Keep these in memory for the block."""
+    try:
+        for frame in frames:
+            frame.persist()
+        yield
+    finally:
+        for frame in frames:
+            frame.unpersist()
 
 
 @contextmanager
