@@ -12,12 +12,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from operate import principals
 from operate.queue.act import By
 from scripts import one_connection
+from scripts.replace_file import PRIVATE, replace
 from shared.config.smtpd.users import UserEntry, load_users
 from shared.errors import ConfigError, PillarboxError
 from shared.postgres import database
@@ -102,20 +103,9 @@ class FileStore:
             os.close(folder)
 
     def _write(self, users: Mapping[str, UserEntry]) -> None:
-        draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
-            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-                file.write(text(users))
-                file.flush()
-                if self._path.exists():
-                    present = self._path.stat()
-                    os.fchmod(file.fileno(), present.st_mode & 0o7777)
-                    with suppress(PermissionError):  # only root gives files away
-                        os.fchown(file.fileno(), present.st_uid, present.st_gid)
-                os.fsync(file.fileno())
-            draft.replace(self._path)
+            replace(self._path, text(users), mode=PRIVATE)
         except OSError as error:
-            draft.unlink(missing_ok=True)
             raise PillarboxError(f"{self._path}: cannot be written: {error.strerror}") from None
 
 

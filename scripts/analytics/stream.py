@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scripts.analytics import terminal
 from scripts.output import records
+from scripts.replace_file import replace
 from shared.errors import PillarboxError
 from shared.how_many import how_many
 
@@ -180,9 +181,7 @@ def _began(folder: Path, since: datetime) -> datetime:
         raise PillarboxError(f"--checkpoint: {kept} cannot be read: {error}") from None
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        draft = kept.with_name(f".{_BEGAN}.draft")
-        draft.write_text(since.isoformat(), encoding="ascii")
-        draft.replace(kept)
+        replace(kept, since.isoformat())
     except OSError as error:
         raise PillarboxError(f"--checkpoint: {folder} cannot be written: {error.strerror}") from None
     return since

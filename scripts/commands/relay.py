@@ -1,9 +1,10 @@
 """relay — `pillarbox relay`: names the smart host that takes our mail, with the login it asks for
 
 Owns: the change of queued.yaml, and the file with the password beside it.
-Guarantees: the password is asked for, or read from a pipe, and is never an argument; only the owner of its file can
-    read it. The new queued.yaml is read as a worker reads it before it takes the place of the old one, whose comments
-    and other keys it keeps. A refused change leaves both files as they were.
+Guarantees: the password is asked for, or read from a pipe, and is never an argument. A new file with it is for the same
+    owner and group as queued.yaml, or for its owner only if others can read queued.yaml. The new queued.yaml is read as
+    a worker reads it before it takes the place of the old one, whose comments, other keys, owner and rights it keeps. A
+    refused change leaves both files as they were.
 Raises: ConfigError, PillarboxError.
 See: docs/how-to/deliver/log-in-to-a-relay.md.
 """
@@ -12,15 +13,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
-import shutil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from operate import transports
 from scripts.access import password
 from scripts.options import finish
 from scripts.output import records
+from scripts.replace_file import PRIVATE, drafted, replace
 from scripts.up import only_one
 from shared.config.queued.load import load_queued
 from shared.config.yaml_edit import set_value
@@ -115,30 +115,17 @@ def _values(transport: Transport, host: str, port: int, login: str | None) -> di
 
 def _replace(file: Path, text: str, secret: Path, typed: str | None) -> None:
     """Write the password, then the file, if a worker can use it."""
-    new = file.with_name(f".{file.name}.new")
     try:
-        new.write_text(text, encoding="utf-8")
-        shutil.copymode(file, new)
-        load_queued(new)
-        if typed is not None:
-            _write_secret(secret, typed)
-        new.replace(file)
+        with drafted(file, text) as draft:
+            load_queued(draft)
+            if typed is not None:
+                replace(secret, f"{typed}\n", mode=PRIVATE, like=file)
     except ConfigError as error:
         raise PillarboxError(f"{file} was not changed: {error}") from None
     except OSError as error:
         raise PillarboxError(f"{error.filename}: {error.strerror}; {file} was not changed") from None
-    finally:
-        new.unlink(missing_ok=True)
 
 
 def quoted(text: str) -> str:
     """A text as YAML on one line."""
     return text if re.fullmatch(r"[A-Za-z][\w./-]*|/[\w./-]+|\d+\.\d+\.\d+\.\d+", text) else json.dumps(text)
-
-
-def _write_secret(file: Path, text: str) -> None:
-    """Replace the file in one step; only its owner can read it."""
-    new = file.with_name(f".{file.name}.new")
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as stream:
-        stream.write(f"{text}\n")
-    new.replace(file)

@@ -23,6 +23,7 @@ from scripts.analytics.report.page import page
 from scripts.analytics.report.sections import SECTIONS, Report
 from scripts.analytics.report.text import as_document, print_tables
 from scripts.output import records
+from scripts.replace_file import replace
 from shared.config.smtpd.load import load_smtpd
 from shared.errors import PillarboxError
 
@@ -226,14 +227,18 @@ def _layout(options: argparse.Namespace) -> Layout:
 
 def _writable(path: Path | None) -> None:
     """Raise if the page cannot be written there, before the work begins."""
-    if path is not None and (not path.parent.is_dir() or path.is_dir()):
+    if path is None:
+        return
+    try:
+        possible = path.parent.is_dir() and (path.is_file() or not path.exists())
+    except OSError:
+        possible = False
+    if not possible:
         raise PillarboxError(f"--html: {path} cannot be written; allowed: a file in an existing folder")
 
 
 def _put(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}.draft")
     try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
+        replace(path, text)
     except OSError as error:
         raise PillarboxError(f"--html: {path} cannot be written: {error.strerror}") from None

@@ -45,6 +45,15 @@ def test_the_password_is_written_to_its_own_file_and_only_the_relay_changes(fold
     assert len(set(after.splitlines()) ^ set(before.splitlines())) == 4  # server; port, before and after; auth
 
 
+def test_who_may_read_the_configuration_may_read_the_password(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Daemons under an account of their own read both by its group; a change as root must not lock them out."""
+    (folder / "queued.yaml").chmod(0o640)
+    for _ in range(2):
+        assert relay(folder, "smtp.example.com:587", "--user", "apikey") == 0
+        assert [(folder / name).stat().st_mode & 0o777 for name in ("queued.yaml", "relay.password")] == [0o640, 0o640]
+        monkeypatch.setattr("sys.stdin", io.StringIO(f"{SECRET}\n"))
+
+
 @pytest.mark.parametrize(
     ("words", "server", "port", "implicit"),
     [
