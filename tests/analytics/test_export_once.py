@@ -231,6 +231,14 @@ def test_an_unwritable_lake_is_one_line(history_database: str, tmp_path: Path) -
         exported(history_database, file)
 
 
+@pytest.mark.parametrize("name", [*("a#b", "a?b", "a%20b", "a*b", "[ab]", "{a,b}", "a\\b", "a\nb"), ""])
+def test_a_folder_that_a_uri_or_spark_would_read_as_another_is_refused(tmp_path: Path, name: str) -> None:
+    """Before, `a#b` became a folder `a`, and `a%20b` had the catalog of `a b`."""
+    with pytest.raises(LakeFault, match="cannot be a lake; allowed: a folder without"):
+        catalog.opened(str(tmp_path / name) if name else "", create=True)
+    assert not list(tmp_path.iterdir())
+
+
 def test_several_processes_export_the_same(history_database: str, tmp_path: Path) -> None:
     lake = catalog.opened(str(tmp_path), create=True)
     with workers.started(2) as runner:
@@ -246,6 +254,12 @@ def test_an_error_in_a_worker_process_is_raised_as_it_is(tmp_path: Path) -> None
 
 def written(place: portion.Place) -> str:
     return portion.write(place, [])
+
+
+def test_a_lake_whose_name_is_too_long_is_one_line(tmp_path: Path) -> None:
+    for create in (False, True):
+        with pytest.raises(LakeFault, match=r"--lake: .* cannot be (read|written): File name too long"):
+            catalog.opened(str(tmp_path / ("x" * 300)), create=create)
 
 
 def test_a_second_export_at_the_same_time_is_refused(history_database: str, tmp_path: Path) -> None:

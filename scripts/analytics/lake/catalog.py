@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import re
 import sqlite3
 import warnings
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from scripts.analytics.lake import storage
 from scripts.analytics.lake.faults import LakeFault
 from scripts.analytics.source.columns import SCHEMA_VERSION
+from shared.masking import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,6 +48,8 @@ BY_NAME: Final = "catalog:"
 #: The newest schema that a table was written with.
 VERSION: Final = "pillarbox.schema-version"
 _FILE: Final = "catalog.db"
+#: What a URI, a pattern of Spark's or a line of an error would read as something else in the name of a folder.
+_SPECIAL: Final = re.compile(r"[#?%*\[\]{}\\\x00-\x1f\x7f]")
 _LOCK: Final = "lock"
 #: Metadata that no commit needs is deleted by the library.
 _PROPERTIES: Final = {
@@ -142,15 +146,32 @@ def opened(where: str, *, create: bool = False) -> Lake:
             return Lake(where, load_catalog(name), None)
         except Exception as error:  # noqa: BLE001 - each kind of catalog raises its own
             raise LakeFault(f"--lake: {where} cannot be opened: {_first_line(error)}") from None
-    folder = Path(where).absolute()
+    folder = _folder(where)
     if create:
         _writable(folder)
-    elif not (folder / _FILE).is_file():
+    elif not _is_lake(folder):
         raise LakeFault(f"{where}: not a Pillarbox lake; `pillarbox analytics export --lake {where}` creates one")
     uri = f"sqlite:///file:{quote(str(folder / _FILE))}?uri=true&timeout=60"
     catalog = SqlCatalog(NAMESPACE, uri=uri, warehouse=f"file://{folder}", **{"py-io-impl": storage.NAME})
     finalize(catalog, catalog.engine.dispose)  # tables may outlive the lake they are from
     return Lake(where, catalog, folder)
+
+
+def _folder(where: str) -> Path:
+    """The folder of this name, which all who are given it read as the same."""
+    folder = Path(where).absolute()
+    if not where or _SPECIAL.search(str(folder)):
+        raise LakeFault(
+            f"--lake: {show(where)} cannot be a lake; allowed: a folder without # ? % * [ ] {{ }} \\ in its path"
+        )
+    return folder
+
+
+def _is_lake(folder: Path) -> bool:
+    try:
+        return (folder / _FILE).is_file()
+    except OSError as error:
+        raise LakeFault(f"--lake: {show(str(folder))} cannot be read: {error.strerror}") from None
 
 
 def _writable(folder: Path) -> None:
@@ -163,7 +184,9 @@ def _writable(folder: Path) -> None:
         sqlite3.connect(folder / _FILE).close()
     except (OSError, sqlite3.Error) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise LakeFault(f"--lake: {folder} cannot be written: {reason}; allowed: a writable folder") from None
+        raise LakeFault(
+            f"--lake: {show(str(folder))} cannot be written: {reason}; allowed: a writable folder"
+        ) from None
 
 
 def _first_line(error: Exception) -> str:
