@@ -7,6 +7,7 @@ Guarantees: an invalid value is refused before anything is done, with the allowe
 from __future__ import annotations
 
 import argparse
+import re
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 
     from shared.mail.message import Address
 
-_MOST: Final = 10**9
-_LAST: Final = 2**63 - 1  # of a bigint
+MOST: Final = 10**9
+LAST: Final = 2**63 - 1  # of a bigint
+_WHOLE: Final = re.compile("-?[0-9]{1,19}")  # no more digits than a bigint has
 
 #: The principal that `--as` names; None without the option.
 AS: Final[ContextVar[str | None]] = ContextVar("as", default=None)
@@ -44,23 +46,26 @@ def finish(
     verb.set_defaults(func=run)
 
 
-def count(text: str) -> int:
-    """A number of rows."""
-    if not 0 < (number := _number(text)) <= _MOST:
-        raise argparse.ArgumentTypeError(f"{show(text)} is not a number from 1 to {_MOST}")
+def between(least: int, most: int) -> Callable[[str], int]:
+    """A whole number from `least` to `most`."""
+
+    def number(text: str) -> int:
+        if _WHOLE.fullmatch(text) and least <= int(text) <= most:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"{show(text)} is not a number from {least} to {most}")
+
     return number
+
+
+#: A number of rows.
+count: Final = between(1, MOST)
 
 
 def row_number(text: str) -> int:
     """The number of a row, as PostgreSQL's bigint has it."""
-    if not 0 < (number := _number(text)) <= _LAST:
-        raise argparse.ArgumentTypeError(f"{show(text)} is not the number of a row; allowed: 1 to {_LAST}")
-    return number
-
-
-def _number(text: str) -> int:
-    """The number that these digits are; 0 for anything else, and for more of them than a bigint has."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(_LAST)) else 0
+    if _WHOLE.fullmatch(text) and 0 < int(text) <= LAST:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{show(text)} is not the number of a row; allowed: 1 to {LAST}")
 
 
 def duration(text: str) -> timedelta:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import re
 import sys
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 USAGE: Final = 2  # as argparse and most programs have it
 _VERB: Final = "VERB"  # the metavar of every choice of verbs
-_NO_INTEGER: Final = re.compile(r"invalid int value: ('.*?')")
 
 
 class Parser(argparse.ArgumentParser):
@@ -38,7 +36,7 @@ class Parser(argparse.ArgumentParser):
         verbs = [verb for action in self._actions if action.metavar == _VERB for verb in action.choices or ()]
         if verbs and message.endswith(f"arguments are required: {_VERB}"):
             message = f"a {_VERB} is required; allowed: {', '.join(verbs)}"
-        said = _NO_INTEGER.sub(r"\1 is not a whole number", " ".join(message.split()))
+        said = " ".join(message.split())
         sys.stderr.write(f"{self.prog}: {said}; see `{self.prog} --help`\n")
         sys.exit(USAGE)
 

@@ -17,7 +17,7 @@ from operate import transports
 from scripts import one_connection
 from scripts.access import password
 from scripts.access.user_store import FileStore, TableStore
-from scripts.options import finish
+from scripts.options import count, finish
 from scripts.output import records
 from scripts.output.table import Column, Table
 from shared.config.smtpd.load import load_smtpd
@@ -78,7 +78,7 @@ def add_sending(verb: argparse.ArgumentParser) -> None:
         help='user@example.com, example.com, *.example.com, or "" for the null sender; may be given again (any sender)',
     )
     for name in ("messages", "recipients"):
-        verb.add_argument(f"--{name}", type=int, metavar="N", help=f"{name} in an hour (no limit)")
+        verb.add_argument(f"--{name}", type=count, metavar="N", help=f"{name} in an hour (no limit)")
     verb.add_argument("--partition", metavar="ID", help="partition of the mail (default: as policy decides)")
     verb.add_argument("--transport", metavar="ID", help="transport of the mail (default: as policy decides)")
     verb.add_argument("--hold", metavar="ID", help="hold its mail under this quarantine id")

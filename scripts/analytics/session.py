@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from scripts.analytics import java_runtime, priority
 from shared.errors import PillarboxError
@@ -40,7 +42,10 @@ _TALKATIVE: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 _WAITING: Final = "1h"
 _FEW: Final = 2  # cores on which one thread collects garbage as fast as several
 _PATIENCE: Final = 30.0  # seconds for Java to end
-_MEMORY: Final = re.compile(r"[1-9]\d*[kmgt]b?", re.IGNORECASE)
+_MEMORY: Final = re.compile(r"([1-9]\d*)([kmgt])b?", re.IGNORECASE)
+_LEAST: Final = 512 << 20  # octets: less is not enough for Spark itself
+_CONNECT_PORT: Final = 15002  # of a server of Spark Connect
+_ANSWER: Final = 10.0  # seconds for it to answer
 #: Settings of every session; a server of Spark Connect takes these too.
 ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -94,8 +99,8 @@ def settings(master: str, memory: str | None, cores: int, free: int, *, small: b
 
     small: a local Spark reads so little that starting it and planning take longest.
     """
-    if memory is not None and not _MEMORY.fullmatch(memory):
-        raise PillarboxError(f"--memory: {show(memory)} is not a size; allowed: 512m, 2g")
+    if memory is not None and _octets(memory) < _LEAST:
+        raise PillarboxError(f"--memory: {show(memory)} is not a size from 512m on; allowed: 512m, 2g")
     if master.startswith(CONNECT):
         return dict(ALWAYS)
     chosen = ALWAYS | {
@@ -155,6 +160,7 @@ def started(
     chosen = settings(master, memory, os.cpu_count() or 1, _free(), small=small)
     builder = SparkSession.builder.appName("pillarbox analytics").config(map=dict(chosen))
     if master.startswith(CONNECT):
+        _check_server(master)
         builder = builder.remote(master)
     else:
         _prepare(master)
@@ -184,6 +190,23 @@ def started(
             sys.stderr.writelines(line for line in said if line.startswith("pillarbox: "))
 
 
+def _check_server(master: str) -> None:
+    """PillarboxError if no server answers there; Spark itself would ask it again for ten minutes."""
+    try:
+        place = urlsplit(master)
+        with socket.create_connection((place.hostname or "", place.port or _CONNECT_PORT), timeout=_ANSWER):
+            pass
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise PillarboxError(f"Spark cannot start with --master {master}: {reason}") from None
+
+
+def _octets(memory: str) -> int:
+    """A size as Java has it; 0 for what is none."""
+    found = _MEMORY.fullmatch(memory)
+    return int(found[1]) << 10 * ("kmgt".index(found[2].lower()) + 1) if found else 0
+
+
 def _prepare(master: str) -> None:
     """Set what Spark's scripts and Java read before any setting counts."""
     check_temporary_folder(master)
@@ -210,7 +233,7 @@ def _reason(error: Exception, said: IO[str]) -> str:
     from scripts.analytics.spark_errors import first_words  # noqa: PLC0415 - it loads Spark
 
     said.seek(0)
-    lines = [line.strip() for line in said if "Exception" in line or "Error" in line]
+    lines = [line.strip() for line in said if any(word in line for word in ("Exception", "Error", " ERROR "))]
     return "; ".join([first_words(error), *lines[:1]])
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from scripts.analytics.session import MASTER
 from scripts.analytics.workers import JOBS
 from scripts.one_connection import configured, started
-from scripts.options import add_config
+from scripts.options import MOST, add_config
 from shared.config.smtpd.load import load_smtpd
 from shared.masking import show
 
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _EVERY: Final = 10.0  # seconds between lines without a terminal
-_DIGITS: Final = 15
+_DIGITS: Final = 10
+_FIRST: Final = date(1970, 1, 1)
+_LAST: Final = date(9998, 12, 31)
 _UNITS: Final = {"k": 10**3, "m": 10**6}
 
 
@@ -71,19 +73,22 @@ def conninfo(options: argparse.Namespace) -> str:
 
 
 def day(text: str) -> date:
-    """A day as YYYY-MM-DD."""
+    """A day as YYYY-MM-DD; the days that a report adds before and after it exist too."""
     try:
-        return date.fromisoformat(text)
+        found = date.fromisoformat(text)
+        if _FIRST <= found <= _LAST:
+            return found
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{show(text)} is not a day; allowed: YYYY-MM-DD") from None
+        pass
+    raise argparse.ArgumentTypeError(f"{show(text)} is not a day; allowed: YYYY-MM-DD, from {_FIRST} to {_LAST}")
 
 
 def count(text: str) -> int:
-    """A number above zero; 250k and 10m are thousands and millions."""
+    """A number of rows; 250k and 10m are thousands and millions."""
     digits, unit = (text[:-1], _UNITS[text[-1].lower()]) if text[-1:].lower() in _UNITS else (text, 1)
-    if not digits.isascii() or not digits.isdigit() or len(digits) > _DIGITS or int(digits) == 0:
-        raise argparse.ArgumentTypeError(f"{show(text)} is not a number above 0; allowed: 5000, 250k, 10m")
-    return int(digits) * unit
+    if digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS and 0 < (number := int(digits) * unit) <= MOST:
+        return number
+    raise argparse.ArgumentTypeError(f"{show(text)} is not a number from 1 to {MOST}, such as 5000, 250k or 10m")
 
 
 class Progress:

@@ -18,7 +18,7 @@ from queued.outcome.rules import Judgement, judge, said_by
 from queued.outcome.rules_compile import compile_rules
 from queued.smtp.transaction import Fault
 from queued.waiting.watchdog import Phase
-from scripts.options import add_config
+from scripts.options import add_config, count
 from scripts.output import records
 from scripts.output.table import Column, Table
 from scripts.terminal import printable
@@ -48,7 +48,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     verb.add_argument("--transport", default="default", metavar="ID", help="the transport (default)")
     verb.add_argument("--site", metavar="NAME", help="the mail exchangers' common name (default: unknown)")
     verb.add_argument("--source", metavar="ADDRESS", help="the address we send from (default: unknown)")
-    verb.add_argument("--tries", type=int, default=1, metavar="N", help="which try it is (1)")
+    verb.add_argument("--tries", type=count, default=1, metavar="N", help="which try it is (1)")
     verb.add_argument("--json", action="store_true", help="one JSON object")
     verb.set_defaults(func=test)
 

@@ -16,13 +16,13 @@ from operate.errors import Refused
 from operate.webhooks import endpoints, probe
 from operate.webhooks.endpoints import Wanted
 from scripts import one_connection
-from scripts.options import duration, finish
+from scripts.options import between, duration, finish
 from scripts.output import records, settings
 from scripts.output.reason import by
 from scripts.output.records import fields
 from scripts.output.table import Column, Table
 from shared.config.queued.load import load_queued
-from shared.config.queued.webhooks import KINDS
+from shared.config.queued.webhooks import KINDS, LARGEST_BATCH
 from shared.masking import show
 
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="file:PATH or env:NAME, where workers find the secret; may be given again (one is made and printed)",
     )
     verb.add_argument("--private", action="store_true", help="allow addresses that only our own networks reach")
-    verb.add_argument("--batch", type=int, default=1, metavar="N", help="the most events in one request (1)")
+    verb.add_argument(
+        "--batch", type=between(1, LARGEST_BATCH), default=1, metavar="N", help="the most events in one request (1)"
+    )
     settings.add_options(verb)
     finish(verb, add, acting=True)
 

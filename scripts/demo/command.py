@@ -22,6 +22,7 @@ from scripts.daemons import DaemonProcess, Daemons
 from scripts.demo import sample_mail
 from scripts.demo.face import Face
 from scripts.demo.ledger import Ledger
+from scripts.options import MOST, between, count
 from scripts.scratch_var import emptied
 from scripts.sink.server import Sink
 from scripts.up import api
@@ -59,9 +60,11 @@ listen: 127.0.0.1:0
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `demo` to the command line."""
     parser = subparsers.add_parser("demo", help="send real mail through the whole system and account for it")
-    parser.add_argument("--messages", type=int, default=1000, metavar="N", help="how many messages to generate (1000)")
+    parser.add_argument(
+        "--messages", type=count, default=1000, metavar="N", help="how many messages to generate (1000)"
+    )
     parser.add_argument("--mail", type=Path, metavar="DIR", help="submit the .eml files below DIR instead")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="makes the same mail again (1)")
+    parser.add_argument("--seed", type=between(0, MOST), default=1, metavar="N", help="makes the same mail again (1)")
     parser.add_argument("--var", type=Path, default=Path("var/demo"), metavar="DIR", help="emptied first (var/demo)")
     parser.add_argument(
         "--stay", action="store_true", help="let it run until Ctrl-C before the ledger, with a link to the console"

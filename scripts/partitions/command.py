@@ -19,7 +19,7 @@ from operate.partitions.audit import read_faults, repairs
 from operate.partitions.balance import balance as balanced
 from operate.partitions.balance import read_report
 from scripts import one_connection
-from scripts.options import finish
+from scripts.options import count, finish
 from scripts.output import consent
 from scripts.output.interrupted import telling
 from scripts.partitions import show
@@ -79,7 +79,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _finish(verb, move, acts=True)
 
     verb = verbs.add_parser("balance", help="propose leaves that share the recipients waiting now evenly")
-    verb.add_argument("--leaves", type=int, metavar="N", help="how many (default: as many as there are)")
+    verb.add_argument("--leaves", type=count, metavar="N", help="how many (default: as many as there are)")
     sources = verb.add_mutually_exclusive_group()
     sources.add_argument(
         "--weight", action="append", default=[], metavar="ID=N", help="instead of counting; repeatable"

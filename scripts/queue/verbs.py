@@ -8,11 +8,10 @@ See: operate/queue/verbs.py for what each changes.
 from __future__ import annotations
 
 import argparse
-import re
 from typing import TYPE_CHECKING
 
 from operate.queue import verbs
-from scripts.options import address, duration, finish, row_number
+from scripts.options import address, between, duration, finish, row_number
 from scripts.queue.act import act, add_acting, add_consent
 from scripts.queue.query import run
 from scripts.queue.undo import undo
@@ -40,7 +39,9 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     verb.add_argument("--for", dest="wait", type=duration, required=True, metavar="DURATION", help="30m, 2h, 1d")
 
     verb = _verb(under, "priority", "make recipients more or less urgent", lambda options: verbs.priority(options.to))
-    verb.add_argument("--to", type=_level, required=True, metavar="N", help="-9 to 9; above 0 urgent, below 0 bulk")
+    verb.add_argument(
+        "--to", type=between(-9, 9), required=True, metavar="N", help="-9 to 9; above 0 urgent, below 0 bulk"
+    )
 
     verb = _verb(under, "move", "give recipients another transport or partition", _move)
     verb.add_argument("--transport", type=_word, metavar="ID", help="a transport of queued.yaml")
@@ -90,12 +91,6 @@ def _move(options: argparse.Namespace) -> Change:
 
 def _undo(options: argparse.Namespace) -> int:
     return run(options, lambda connection: undo(connection, options))
-
-
-def _level(text: str) -> int:
-    if re.fullmatch("-?[0-9]{1,3}", text) and int(text) in verbs.PRIORITIES:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"{show(text)} is not a priority; allowed: -9 to 9")
 
 
 def _word(text: str) -> str:

@@ -14,6 +14,7 @@ import signal
 import sys
 from pathlib import Path
 
+from scripts.options import MOST, between, count
 from scripts.sink import show
 from scripts.sink.records import EXTENSIONS
 from scripts.sink.server import Sink
@@ -24,12 +25,18 @@ from shared.how_many import how_many
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options, and `func` to run with them."""
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
-    parser.add_argument("--port", type=int, default=2526, help="port, 0 for any free one (default: 2526)")
+    parser.add_argument("--port", type=between(0, 65535), default=2526, help="port, 0 for any free one (default: 2526)")
     parser.add_argument("--log", type=Path, metavar="FILE", help="append one JSON line per message to FILE")
     parser.add_argument("--hostname", default="sink.example", help="name in the greeting")
-    parser.add_argument("--greeting", type=int, default=220, metavar="CODE", help="code of the greeting")
-    parser.add_argument("--size", type=int, default=0, metavar="OCTETS", help="largest message (default: any)")
-    parser.add_argument("--max-connections", type=int, default=1000, metavar="N", help="further ones get 421")
+    parser.add_argument(
+        "--greeting", type=between(200, 599), default=220, metavar="CODE", help="code of the greeting (default: 220)"
+    )
+    parser.add_argument(
+        "--size", type=between(0, MOST), default=0, metavar="OCTETS", help="largest message, 0 for any (default: 0)"
+    )
+    parser.add_argument(
+        "--max-connections", type=count, default=1000, metavar="N", help="further ones get 421 (default: 1000)"
+    )
     parser.add_argument(
         "--without",
         action="append",

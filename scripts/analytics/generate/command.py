@@ -20,6 +20,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from scripts.analytics import terminal
+from scripts.options import MOST, between
 from scripts.output import consent, records
 from scripts.output.interrupted import telling
 from shared.how_many import how_many
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from scripts.analytics.source.columns import History
     from scripts.analytics.source.copying import Session
 
+_DAYS: Final = 3650
 _STRETCH: Final = 100_000  # recipients generated and written at once
 
 
@@ -52,9 +54,11 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     verb.add_argument(
         "--attempts", type=terminal.count, default=1_000_000, metavar="N", help="approximate number (default 1m)"
     )
-    verb.add_argument("--days", type=terminal.count, default=7, metavar="N", help="number of days (default 7)")
+    verb.add_argument("--days", type=between(1, _DAYS), default=7, metavar="N", help="number of days (default 7)")
     verb.add_argument("--until", type=terminal.day, metavar="DAY", help="the day after the last (default: today)")
-    verb.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the random numbers (default 1)")
+    verb.add_argument(
+        "--seed", type=between(0, MOST), default=1, metavar="N", help="seed of the random numbers (default 1)"
+    )
     consent.add_consent(verb)
     terminal.add_common(verb, run)
 

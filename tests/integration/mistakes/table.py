@@ -64,6 +64,7 @@ _IN_FILES: Final = "whole numbers with d, h, m, s or ms in that order (1h30m), o
 _PLACE: Final = "HOST:PORT such as 127.0.0.1:9464 or [::1]:9464"
 _RELAY: Final = "is not a host; allowed: NAME, NAME:PORT, [IPV6] or [IPV6]:PORT; see `pillarbox relay --help`"
 _ROWS: Final = "is not the number of a row; allowed: 1 to 9223372036854775807"
+_DAYS: Final = "allowed: YYYY-MM-DD, from 1970-01-01 to 9998-12-31"
 _ENDLESS: Final = "9" * 5000
 _TOO_LONG: Final = "99999999999999999999"
 _GRANT: Final = "allowed: the owner of the schema, or a role with the rights of docs/how-to/rights/grant-roles.md"
@@ -163,7 +164,7 @@ TYPED: Final = [
     Mistake(
         "priority out of range",
         "pillarbox queue priority --all --to 12",
-        'pillarbox queue priority: argument --to: "12" is not a priority; allowed: -9 to 9; see `pillarbox queue priority --help`',
+        'pillarbox queue priority: argument --to: "12" is not a number from -9 to 9; see `pillarbox queue priority --help`',
         USAGE,
     ),
     Mistake(
@@ -320,9 +321,62 @@ TYPED: Final = [
     Mistake(
         "a priority of more digits than int() reads",
         f"pillarbox queue priority 1 --to {_ENDLESS} --yes",
-        f'pillarbox queue priority: argument --to: "{_ENDLESS[:59]}…" is not a priority; allowed: -9 to 9; '
+        f'pillarbox queue priority: argument --to: "{_ENDLESS[:59]}…" is not a number from -9 to 9; '
         "see `pillarbox queue priority --help`",
         USAGE,
+    ),
+    Mistake(
+        "a user who may send nothing",
+        "pillarbox user add bob --messages 0",
+        'pillarbox user add: argument --messages: "0" is not a number from 1 to 1000000000; see `pillarbox user add --help`',
+        USAGE,
+    ),
+    Mistake(
+        "list after a word",
+        "pillarbox queue list --after word",
+        'pillarbox queue list: argument --after: "word" is not a number from 0 to 9223372036854775807; '
+        "see `pillarbox queue list --help`",
+        USAGE,
+    ),
+    Mistake(
+        "a greeting that is not a reply code",
+        "pillarbox sink --greeting 99999",
+        'pillarbox sink: argument --greeting: "99999" is not a number from 200 to 599; see `pillarbox sink --help`',
+        USAGE,
+    ),
+    Mistake(
+        "history of more days than the calendar has",
+        "pillarbox analytics generate --days 800000",
+        'pillarbox analytics generate: argument --days: "800000" is not a number from 1 to 3650; '
+        "see `pillarbox analytics generate --help`",
+        USAGE,
+    ),
+    Mistake(
+        "history with a seed that NumPy refuses",
+        "pillarbox analytics generate --seed -1",
+        'pillarbox analytics generate: argument --seed: "-1" is not a number from 0 to 1000000000; '
+        "see `pillarbox analytics generate --help`",
+        USAGE,
+    ),
+    Mistake(
+        "a report of the calendar's last days",
+        "pillarbox analytics report --until 9999-12-31",
+        f'pillarbox analytics report: argument --until: "9999-12-31" is not a day; {_DAYS}; '
+        "see `pillarbox analytics report --help`",
+        USAGE,
+    ),
+    Mistake(
+        "a report of the calendar's first days",
+        "pillarbox analytics report --until 0001-01-01",
+        f'pillarbox analytics report: argument --until: "0001-01-01" is not a day; {_DAYS}; '
+        "see `pillarbox analytics report --help`",
+        USAGE,
+    ),
+    Mistake(
+        "a lake whose name is part of another's for the catalog",
+        "pillarbox analytics search --lake a%20b size=1",
+        'pillarbox: --lake: "a%20b" cannot be a lake; allowed: a folder without # ? % * [ ] { } \\ in its path',
+        FAILED,
     ),
     Mistake(
         "release by a number of more digits than int() reads",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import tempfile
 from datetime import UTC, date, datetime
 from functools import partial
@@ -115,9 +116,34 @@ def test_only_a_local_session_that_is_not_awaited_runs_in_idle_time(
     assert taken == [step]
 
 
-def test_an_invalid_memory_size_is_refused_in_one_line() -> None:
-    with pytest.raises(PillarboxError, match=r'--memory: "lots" is not a size; allowed: 512m, 2g'):
-        session.settings("local[*]", "lots", 1, 1)
+@pytest.mark.parametrize("memory", ["lots", "0g", "1k", "511m", "2", "2 g"])
+def test_an_invalid_memory_size_is_refused_in_one_line(memory: str) -> None:
+    with pytest.raises(PillarboxError, match=f'--memory: "{memory}" is not a size from 512m on; allowed: 512m, 2g'):
+        session.settings("local[*]", memory, 1, 1)
+
+
+@pytest.mark.parametrize("memory", ["512m", "1g", "2GB", "524288k"])
+def test_a_memory_size_is_passed_on(memory: str) -> None:
+    assert session.settings("local[*]", memory, 1, 1)["spark.driver.memory"] == memory
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("127.0.0.1:1", "Connection refused"),
+        ("127.0.0.1:99999", "Port out of range 0-65535"),
+        ("[::1]:1/;user_id=x", "(Connection refused|Cannot assign requested address|.* not supported by protocol)"),
+    ],
+)
+def test_a_server_of_spark_connect_that_does_not_answer_is_one_line_at_once(place: str, reason: str) -> None:
+    """Spark asks such a server again for ten minutes."""
+    with (
+        pytest.raises(
+            PillarboxError, match=f"^Spark cannot start with --master {re.escape(f'sc://{place}')}: {reason}$"
+        ),
+        session.started(f"sc://{place}"),
+    ):
+        pass
 
 
 def test_missing_or_old_java_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -136,7 +162,7 @@ def test_counts_take_thousands_and_millions(text: str, number: int) -> None:
     assert terminal.count(text) == number
 
 
-@pytest.mark.parametrize("text", ["0", "", "k", "-1", "1.5m"])
+@pytest.mark.parametrize("text", ["0", "", "k", "-1", "1.5m", "1001m", "9" * 5000])
 def test_an_invalid_count_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         terminal.count(text)
