@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from shared.errors import ConfigError
 from shared.masking import show
 from shared.security.account_token import read_key
+from shared.whole_number import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,6 +78,6 @@ def mailroom_key(text: str) -> bytes:
 
 def _number(environ: Mapping[str, str], name: str, default: int, least: int) -> int:
     text = environ.get(name, str(default))
-    if text.isascii() and text.isdecimal() and least <= int(text) <= _MOST:
-        return int(text)
+    if (found := whole_number(text)) is not None and least <= found <= _MOST:
+        return found
     raise ConfigError(f"{name}: {show(text)} is not a usable number; allowed: a whole number from {least} to {_MOST}")

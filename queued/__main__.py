@@ -24,6 +24,7 @@ from shared.errors import ConfigError
 from shared.lifecycle import exit_status
 from shared.masking import show
 from shared.observe import events
+from shared.whole_number import whole_number
 
 if TYPE_CHECKING:
     from shared.config.queued.routing import HostPort
@@ -78,9 +79,9 @@ def main() -> int:
 
 def _count(text: str) -> int:
     """A number of rows, from 1."""
-    if not text.isdecimal() or int(text) == 0:
+    if not (found := whole_number(text)):
         raise argparse.ArgumentTypeError(f"{show(text)} is not a number of recipients; allowed: 1 or more")
-    return int(text)
+    return found
 
 
 def _place(text: str) -> HostPort:

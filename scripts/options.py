@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from shared.config.units import parse_typed_duration
 from shared.mail.address import AddressRefused, parse
 from shared.masking import show
+from shared.whole_number import DIGITS, LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from shared.mail.message import Address
 
 MOST: Final = 10**9
-LAST: Final = 2**63 - 1  # of a bigint
-_WHOLE: Final = re.compile("-?[0-9]{1,19}")  # no more digits than a bigint has
+_WHOLE: Final = re.compile(f"-?[0-9]{{1,{DIGITS}}}")
 
 #: The principal that `--as` names; None without the option.
 AS: Final[ContextVar[str | None]] = ContextVar("as", default=None)
@@ -63,9 +63,9 @@ count: Final = between(1, MOST)
 
 def row_number(text: str) -> int:
     """The number of a row, as PostgreSQL's bigint has it."""
-    if _WHOLE.fullmatch(text) and 0 < int(text) <= LAST:
+    if _WHOLE.fullmatch(text) and 0 < int(text) <= LARGEST:
         return int(text)
-    raise argparse.ArgumentTypeError(f"{show(text)} is not the number of a row; allowed: 1 to {LAST}")
+    raise argparse.ArgumentTypeError(f"{show(text)} is not the number of a row; allowed: 1 to {LARGEST}")
 
 
 def duration(text: str) -> timedelta:

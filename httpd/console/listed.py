@@ -22,6 +22,7 @@ from operate.webhooks import endpoints
 from shared.config.queued.pacing import FIELDS
 from shared.config.queued.webhooks import KINDS
 from shared.masking import show
+from shared.whole_number import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -503,9 +504,9 @@ def _needed(form: Form, name: str) -> str:
 
 
 def _number(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 19):  # noqa: PLR2004 - digits
+    if (found := whole_number(text)) is None:
         raise Refused(f"{show(text[:30])} is not a number of this list")
-    return int(text)
+    return found
 
 
 def _before(after: str) -> tuple[datetime, int] | None:

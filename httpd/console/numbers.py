@@ -7,20 +7,17 @@ Raises: Problem 404.
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Final
 
 from starlette.convertors import IntegerConvertor, register_url_convertor
 
 from httpd.problems import Problem
-
-LARGEST: Final = 2**63 - 1
-_DIGITS: Final = 19
+from shared.whole_number import DIGITS, LARGEST, whole_number
 
 
 class Digits(IntegerConvertor):
     """A number in an address, of as many digits as PostgreSQL's bigint has."""
 
-    regex = f"[0-9]{{1,{_DIGITS}}}"
+    regex = f"[0-9]{{1,{DIGITS}}}"
 
 
 register_url_convertor("digits", Digits())
@@ -28,6 +25,6 @@ register_url_convertor("digits", Digits())
 
 def number(text: str) -> int:
     """A number that PostgreSQL has room for."""
-    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text) <= LARGEST):
+    if (found := whole_number(text)) is None:
         raise Problem(HTTPStatus.NOT_FOUND, f"the number is not valid; allowed: 0 to {LARGEST}")
-    return int(text)
+    return found

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from httpd.console import body, decided
 from httpd.console.clean import clean
 from httpd.console.forms import check_ids, form_of, query_of
-from httpd.console.numbers import LARGEST, number
+from httpd.console.numbers import number
 from httpd.console.visitor import may
 from httpd.problems import Problem
 from httpd.routes.acting import address
@@ -34,6 +34,7 @@ from operate.queue.act import By, Change, checked_reason
 from shared.config.condition.tree import ConditionError
 from shared.config.units import format_duration, format_size
 from shared.postgres import database
+from shared.whole_number import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

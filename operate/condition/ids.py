@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from shared.config.condition.values import quoted
+from shared.whole_number import DIGITS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_DIGITS: Final = 19  # of a bigint
 _UUID: Final = 36
 _MSGID: Final = re.compile(r"<[^<>\s]+>")
 _PART: Final = re.compile(r"<[^<>\s]+>(?=,|\Z)|[^,]*")
@@ -22,7 +22,7 @@ _PART: Final = re.compile(r"<[^<>\s]+>(?=,|\Z)|[^,]*")
 
 def is_recipient(word: str) -> bool:
     """Whether this is a recipient's number."""
-    return _is_number(word) and len(word) <= _DIGITS
+    return _is_number(word) and len(word) <= DIGITS
 
 
 def _is_number(word: str) -> bool:

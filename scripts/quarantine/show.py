@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from operate.condition.ids import is_message, is_msgid, is_recipient
 from operate.quarantine import held
 from operate.quarantine.access import admit
-from scripts.options import LAST, between, count, finish
+from scripts.options import between, count, finish
 from scripts.output import records
 from scripts.output.table import Column, Table, pairs
 from scripts.quarantine.reviewing import narrow
@@ -23,6 +23,7 @@ from scripts.terminal import printable
 from shared import masking
 from shared.config.smtpd.load import load_smtpd
 from shared.config.units import format_size
+from shared.whole_number import LARGEST
 
 if TYPE_CHECKING:
     from operate.shapes.mail import Held, HeldMessage, Quarantine
@@ -62,7 +63,7 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     verb = under.add_parser("list", help="the quarantines; with a condition, the mail that is held")
     add_condition(verb, all_=True)
     verb.add_argument("--limit", type=count, default=50, metavar="N", help="at most N (50)")
-    verb.add_argument("--after", type=between(0, LAST), default=0, metavar="ID", help="start after this id")
+    verb.add_argument("--after", type=between(0, LARGEST), default=0, metavar="ID", help="start after this id")
     finish(verb, list_, acting=True)
 
     verb = under.add_parser("show", help="one held message: envelope, header, text and parts, made safe to look at")

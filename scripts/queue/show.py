@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from operate.queue import look
 from operate.queue.query import asked
-from scripts.options import LAST, between, count, finish
+from scripts.options import between, count, finish
 from scripts.output import records
 from scripts.output.records import fields
 from scripts.output.table import Column, Table, pairs
 from scripts.queue.query import add_condition, run
 from shared.how_many import how_many
+from shared.whole_number import LARGEST
 
 if TYPE_CHECKING:
     import argparse
@@ -52,7 +53,7 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     verb = under.add_parser("list", help="matching recipients, in order of arrival")
     add_condition(verb)
     verb.add_argument("--limit", type=count, default=50, metavar="N", help="at most N (50)")
-    verb.add_argument("--after", type=between(0, LAST), default=0, metavar="ID", help="start after this id")
+    verb.add_argument("--after", type=between(0, LARGEST), default=0, metavar="ID", help="start after this id")
     finish(verb, list_, acting=True)
 
     verb = under.add_parser("group", help="count matching recipients by column values")

@@ -25,11 +25,13 @@ from scripts.sendmail.message import Defaults, NotAMessage, Outgoing, compose, r
 from scripts.sendmail.submit import Accepted, Away, Refused, submit
 from shared import masking
 from shared.errors import cause
+from shared.whole_number import whole_number
 
 if TYPE_CHECKING:
     import argparse
 
 OK, USAGE, DATA, NO_USER, UNAVAILABLE, OS_ERROR, TEMPORARY, NO_RIGHT = 0, 64, 65, 67, 69, 71, 75, 77
+_LAST_PORT: Final = 65535
 _SERVER: Final = "127.0.0.1:25"
 _SPOOL: Final = "/var/spool/pillarbox"
 _MAILNAME: Final = Path("/etc/mailname")  # Debian's name of this host in addresses
@@ -202,9 +204,10 @@ def _message(asked: Asked) -> Outgoing:
 
 def _server(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal():
+    number = whole_number(port)
+    if not host or number is None or not 0 < number <= _LAST_PORT:
         raise NotUsable(f"{masking.show(text)} is not a server; allowed: HOST:PORT")
-    return host.strip("[]"), int(port)
+    return host.strip("[]"), number
 
 
 def _status(outcome: Refused) -> int:

@@ -23,6 +23,7 @@ from shared.config.smtpd.load import load_smtpd
 from shared.errors import PillarboxError
 from shared.how_many import how_many
 from shared.masking import show
+from shared.whole_number import whole_number
 
 if TYPE_CHECKING:
     import argparse
@@ -77,10 +78,10 @@ def run(options: argparse.Namespace) -> int:
 
 def found(store: Store, which: str) -> Taken:
     """The message of this number, of this id in the queue, or with this Message-ID."""
-    if which.isascii() and which.isdecimal():
-        taken = store.read(int(which))
+    if (number := whole_number(which)) is not None:
+        taken = store.read(number)
     else:
-        every = (store.read(number) for number in reversed(store.numbers()))
+        every = (store.read(kept) for kept in reversed(store.numbers()))
         wanted = which.strip("<>")
         taken = next((each for each in every if each and wanted in {each.id, each.messageid.strip("<>")}), None)
     if taken is None:

@@ -127,7 +127,7 @@ class Client:
                 if number == self._tries or not (answer.status_code in _UNKNOWN or problem.code == _BUSY):
                     raise problem
                 asked = answer.headers.get("Retry-After", "")
-                pause = max(pause, min(float(asked), _LONGEST)) if asked.isdigit() else pause
+                pause = max(pause, min(float(asked), _LONGEST)) if asked.isascii() and asked.isdigit() else pause
             time.sleep(pause)
         raise AssertionError("tries is less than 1")
 

@@ -266,6 +266,7 @@ async def rest(lines: Lines) -> list[str]:
         ({"MAILROOM_SECRET_KEY": ""}, "the environment variable MAILROOM_SECRET_KEY is not set"),
         ({"MAILROOM_SECRET_KEY": "cafe"}, "MAILROOM_SECRET_KEY: the key is not usable; allowed: 64 hexadecimal digits"),
         ({"MAILROOM_BATCH_LIMIT": "0"}, 'MAILROOM_BATCH_LIMIT: "0" is not a usable number'),
+        ({"MAILROOM_BATCH_LIMIT": "9" * 5000}, f'MAILROOM_BATCH_LIMIT: "{"9" * 59}…" is not a usable number'),
         ({"MAILROOM_BATCH_TIMEOUT": "x"}, 'MAILROOM_BATCH_TIMEOUT: "x" is not a usable number'),
         ({"MAILROOM_HEALTHCHECK_INTERVAL": "10"}, "10 is less than MAILROOM_BATCH_TIMEOUT; allowed: 5000 or more"),
         ({"MAILROOM_QUEUE_NAME": "other"}, 'MAILROOM_QUEUE_NAME: "other" is unknown; allowed: mailroom'),

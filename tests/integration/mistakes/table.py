@@ -326,6 +326,18 @@ TYPED: Final = [
         USAGE,
     ),
     Mistake(
+        "a port that TCP does not have",
+        "pillarbox sendmail --server 127.0.0.1:99999 joe@example.com",
+        'sendmail: "127.0.0.1:99999" is not a server; allowed: HOST:PORT',
+        EX_USAGE,
+    ),
+    Mistake(
+        "a message of more digits than int() reads",
+        f"pillarbox sink show {_ENDLESS}",
+        f'pillarbox: sink show: message "{_ENDLESS[:59]}…" is not in …; allowed: a number of `pillarbox sink show`, …',
+        FAILED,
+    ),
+    Mistake(
         "a user who may send nothing",
         "pillarbox user add bob --messages 0",
         'pillarbox user add: argument --messages: "0" is not a number from 1 to 1000000000; see `pillarbox user add --help`',
