@@ -84,7 +84,7 @@ def read_parts(words: Sequence[str]) -> Layout:
     for word in words:
         name, equals, ids = word.partition("=")
         if not equals or name in parts:
-            raise PillarboxError(f"{word}: not usable; allowed: NAME=ID,ID… with each NAME once")
+            raise PillarboxError(f"{show(word)}: not usable; allowed: NAME=ID,ID… with each NAME once")
         parts[name] = [id_.strip() for id_ in ids.split(",") if id_.strip()]
         for id_ in parts[name]:
             check_id(id_)

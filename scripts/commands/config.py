@@ -1,6 +1,6 @@
 """config — `pillarbox config`: shows the effective configuration of queued
 
-Owns: show.
+Owns: `config show`.
 Guarantees: it prints the values that a worker would use: defaults filled in, groups inherited, `!Env` substituted.
     Passwords are masked. Sizes are octets, durations as in the file. Changes nothing.
 Raises: ConfigError for a file that cannot be used, as the daemons do.
@@ -18,7 +18,7 @@ from scripts.output import records
 from shared.config.queued.load import load_queued
 from shared.config.units import format_duration
 from shared.errors import PillarboxError
-from shared.masking import MASK, mask, names_secret
+from shared.masking import MASK, mask, names_secret, show
 
 if TYPE_CHECKING:
     import argparse
@@ -32,15 +32,15 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     verb.add_argument("section", nargs="?", metavar="SECTION", help="one key of queued.yaml only, such as transports")
     add_config(verb)
     verb.add_argument("--json", action="store_true", help="in one line")
-    verb.set_defaults(func=show)
+    verb.set_defaults(func=print_section)
 
 
-def show(options: argparse.Namespace) -> int:
+def print_section(options: argparse.Namespace) -> int:
     """Print queued.yaml, or one of its sections, complete."""
     values = plain(load_queued(options.config / "queued.yaml"), ())
     if options.section is not None:
         if options.section not in values:
-            raise PillarboxError(f"queued.yaml has no section {options.section}; allowed: {', '.join(values)}")
+            raise PillarboxError(f"queued.yaml has no section {show(options.section)}; allowed: {', '.join(values)}")
         values = {options.section: values[options.section]}
     if options.json:
         records.one(values)

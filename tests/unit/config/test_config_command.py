@@ -62,4 +62,4 @@ def test_passwords_are_masked(folder: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_an_unknown_section_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "show", "transport", "--config", str(folder)]) != 0
-    assert "queued.yaml has no section transport; allowed: environment, workers," in capsys.readouterr().err
+    assert 'queued.yaml has no section "transport"; allowed: environment, workers,' in capsys.readouterr().err

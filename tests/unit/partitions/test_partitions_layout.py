@@ -112,8 +112,8 @@ def test_an_invalid_merge_or_move_is_refused() -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["a"], "a: not usable; allowed: NAME=ID,ID…"),
-        (["a=1", "a=2"], "a=2: not usable"),
+        (["a"], '"a": not usable; allowed: NAME=ID,ID…'),
+        (["a=1", "a=2"], '"a=2": not usable'),
         (["a="], "leaf a: no partition ids"),
         (["A=1"], 'leaf "A": not usable; allowed: 1 to 32 of a-z'),
         (["def=1"], 'leaf "def": not usable'),
