@@ -41,7 +41,7 @@ def one_line(error: Exception) -> str:
     if raised := _RAISED.search(said):
         return raised[1]
     if file := _FILE.search(said):
-        return f"{file[1]}: the file is damaged or missing; nothing was reported; export its day again"
+        return f"{file[1]}: the file is damaged or missing; nothing was reported; export its day again with --again"
     if "Python worker" in said and (line := next(filter(_NAMED.match, said.splitlines()), None)):
         return f"Spark: {line.removeprefix(': ').strip()[:_LONGEST]}"
     return f"Spark: {first_words(error)}"

@@ -64,7 +64,7 @@ def fault(session: SparkSession, conninfo: str, lake: Lake, leaf: Leaf, known: L
     except LakeFault as damaged:
         return str(damaged)
     except PillarboxError as error:
-        return f"the day cannot be read ({error}); restore its files, or export it again"
+        return f"the day cannot be read ({error}); restore its files, or export it again with --again"
     if here != there:
         return f"the files hold {how_many(there.rows, 'row')}, PostgreSQL {here.rows}, or their content differs"
     aside = sum(known.quarantined.values())
@@ -78,6 +78,6 @@ def _quarantine_fault(lake: Lake, known: LakeDay, aside: int) -> str | None:
     """What the quarantine lacks of a day."""
     if not aside:
         return None
-    rows = lake.needed(quarantine.TABLE).scan(days.of(known.day, quarantine.INSTANT), ("history",)).to_arrow()
+    rows = days.rows(lake.needed(quarantine.TABLE), days.of(known.day, quarantine.INSTANT), ("history",))
     kept = rows["history"].to_pylist().count(known.table)
     return None if kept == aside else f"the quarantine has {how_many(kept, 'row')} of this day, expected {aside}"

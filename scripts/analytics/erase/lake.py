@@ -167,7 +167,7 @@ def _groups(table: Table, file: DataFile) -> Iterator[pa.Table]:
 
 def _fault(file: DataFile, error: Exception) -> LakeFault:
     damage = str(error).partition("\n")[0]
-    return LakeFault(f"{files.path(file.file_path)}: {damage}; restore it, or export the day again")
+    return LakeFault(f"{files.path(file.file_path)}: {damage}; restore it, or export the day again with --again")
 
 
 def _quarantine(lake: Lake, table: Table, naming: Naming, person: Person, done: Erased, at: Told) -> None:
@@ -181,7 +181,7 @@ def _quarantine(lake: Lake, table: Table, naming: Naming, person: Person, done: 
     history = HISTORIES[naming.history]
     for day in days.every(quarantine.TABLE, aside):
         condition = days.of(day.day, quarantine.INSTANT)
-        rows = aside.scan(row_filter=condition).to_arrow().to_pylist()
+        rows = days.rows(aside, condition).to_pylist()
         left = [_without(row, naming, person) for row in rows]
         kept = [row for row in left if row is not None]
         if kept == rows:

@@ -17,11 +17,13 @@ from scripts.analytics import terminal
 from scripts.output import records
 from scripts.output.interrupted import telling
 from scripts.output.table import Column, Table
+from shared.errors import PillarboxError
 from shared.how_many import how_many
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
+    from collections.abc import Set as AbstractSet
     from datetime import date
 
     from pyiceberg.table import Table as LakeTable
@@ -67,6 +69,9 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     add_lake(verb)
     verb.add_argument("--since", type=terminal.day, metavar="DAY", help="the first day to export (default: the oldest)")
     verb.add_argument("--until", type=terminal.day, metavar="DAY", help="the last day to export (default: yesterday)")
+    verb.add_argument(
+        "--again", action="store_true", help="days that the lake has too, from --since on: their files were damaged"
+    )
     verb.add_argument("--compact", action="store_true", help="merge the small files of a day")
     terminal.add_jobs(verb)
     terminal.add_common(verb, run)
@@ -87,11 +92,14 @@ def run(options: argparse.Namespace) -> int:
     from scripts.analytics import workers  # noqa: PLC0415 - only a run needs them
     from scripts.analytics.lake import catalog  # noqa: PLC0415 - it loads Arrow
 
+    if options.again and options.since is None:
+        raise PillarboxError("--again: --since is missing; allowed: --again --since DAY, and --until DAY (yesterday)")
     lake = catalog.opened(options.lake, create=True)
     conninfo = terminal.conninfo(options)
     again = telling(lambda: "days that were exported are complete; the same command does the rest")
     with again, workers.started(options.jobs) as runner:
-        done = export(conninfo, lake, runner, since=options.since, until=options.until, compact=options.compact)
+        span = {"since": options.since, "until": options.until}
+        done = export(conninfo, lake, runner, **span, again=options.again, compact=options.compact)
     _show(done, as_json=options.json)
     return 1 if done.refused else 0
 
@@ -103,10 +111,14 @@ def export(
     *,
     since: date | None = None,
     until: date | None = None,
+    again: bool = False,
     compact: bool = False,
     at: Callable[[str], None] = lambda _: None,
 ) -> ExportReport:
-    """Export the closed days from `since` to `until`; `at` is called with each step's name before the step."""
+    """Export the closed days from `since` to `until`; `at` is called with each step's name before the step.
+
+    again: those too that the lake has; PostgreSQL must still have all their rows.
+    """
     from scripts.analytics.export import rollup  # noqa: PLC0415 - it loads Arrow
     from scripts.analytics.export.compact import compact_day  # noqa: PLC0415
     from scripts.analytics.lake import days  # noqa: PLC0415
@@ -118,11 +130,14 @@ def export(
         for name in (*TABLES, *_ALSO):
             history = HISTORIES[name]
             table = lake.made(name, history.arrow(), history.instant)
-            for leaf in closed(conninfo, name, since, until):
-                done.add(_exported(conninfo, lake, table, leaf, runner, at))
+            leaves = closed(conninfo, name, since, until)
+            for leaf in leaves:
+                done.add(_exported(conninfo, lake, table, leaf, runner, at, again=again))
                 table.refresh()
+            if again:
+                done.refused += _gone(name, table, since, until, {leaf.day for leaf in leaves})
             if history is ATTEMPTS:
-                rollup.roll_up(lake, table, at)
+                rollup.roll_up(lake, table, at, {made.day for made in done.exported if made.table == name})
             for known in days.every(name, table) if compact else ():
                 done.compacted += compact_day(table, known, history.instant, at)
                 table.refresh()
@@ -132,7 +147,14 @@ def export(
 
 
 def _exported(
-    conninfo: str, lake: Lake, table: LakeTable, leaf: Leaf, runner: Runner, at: Callable[[str], None]
+    conninfo: str,
+    lake: Lake,
+    table: LakeTable,
+    leaf: Leaf,
+    runner: Runner,
+    at: Callable[[str], None],
+    *,
+    again: bool,
 ) -> LakeDay | str | None:
     """Export one day; its state, None if the lake's is current, or why it was refused."""
     from scripts.analytics.export import day  # noqa: PLC0415 - it loads Arrow
@@ -142,9 +164,20 @@ def _exported(
     name = table.name()[-1]
     progress = terminal.Progress(f"export {name} {leaf.day}", len(portions.cut(leaf)), "portions")
     try:
-        return day.export_day(conninfo, lake, table, HISTORIES[name], leaf, runner, progress.tell, at)
+        return day.export_day(conninfo, lake, table, HISTORIES[name], leaf, runner, progress.tell, at, again=again)
     except (day.DayRefused, copying.PartitionDropped) as refused:
         return str(refused)
+
+
+def _gone(name: str, table: LakeTable, since: date | None, until: date | None, there: AbstractSet[date]) -> list[str]:
+    """Why days of the lake cannot be exported again: PostgreSQL has dropped them."""
+    from scripts.analytics.lake import days  # noqa: PLC0415 - it loads Arrow
+
+    return [
+        f"{name} {known.day}: PostgreSQL has the day no more; the lake was not changed"
+        for known in days.every(name, table)
+        if (since is None or since <= known.day) and (until is None or known.day <= until) and known.day not in there
+    ]
 
 
 def closed(conninfo: str, table: str, since: date | None, until: date | None) -> list[Leaf]:

@@ -75,7 +75,7 @@ def _rows(table: Table, group: Sequence[DataFile]) -> Iterator[pa.Table]:
         except (OSError, ArrowException) as error:
             damage = str(error).partition("\n")[0]
             raise LakeFault(
-                f"{local(file.file_path)}: the file is damaged or missing ({damage}); export its day again"
+                f"{local(file.file_path)}: the file is damaged or missing ({damage}); export its day again with --again"
             ) from None
         if rows != file.record_count:
             raise LakeFault(f"{local(file.file_path)}: has {how_many(rows, 'row')}, expected {file.record_count}")

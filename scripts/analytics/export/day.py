@@ -52,12 +52,16 @@ def sums(conninfo: str, history: History, day: date) -> Fingerprint:
     return Fingerprint(*(int(value) for value in found))
 
 
-def is_current(history: History, known: LakeDay, now: Fingerprint) -> bool:
-    """Whether the lake's day is current; DayRefused if the lake has more rows than PostgreSQL."""
+def is_current(history: History, known: LakeDay, now: Fingerprint, *, again: bool = False) -> bool:
+    """Whether the lake's day is current; DayRefused if the lake has more rows than PostgreSQL.
+
+    again: a day is not current although it is equal; retention's fewer rows are refused then.
+    """
+    fewer = now.rows < known.fingerprint.rows
     if known.fingerprint == now:
-        return True
-    if history.mutable:
-        return now.rows < known.fingerprint.rows
+        return not again
+    if history.mutable and not (fewer and again):
+        return fewer
     if now.rows <= known.fingerprint.rows:
         raise DayRefused(
             f"{known.table} {known.day}: PostgreSQL has {how_many(now.rows, 'row')}, the lake {known.fingerprint.rows}"
@@ -75,10 +79,15 @@ def export_day(
     runner: Runner,
     tell: Callable[[int], None],
     at: Callable[[str], None],
+    *,
+    again: bool = False,
 ) -> LakeDay | None:
-    """Export one day; None if the lake's is current. `at` is called with each step's name before the step."""
+    """Export one day; None if the lake's is current. `at` is called with each step's name before the step.
+
+    again: as in `is_current`.
+    """
     known = days.known(history.name, table, leaf.day)
-    if known is not None and is_current(history, known, sums(conninfo, history, leaf.day)):
+    if known is not None and is_current(history, known, sums(conninfo, history, leaf.day), again=again):
         return None
     place = Place.of(table, leaf.day)
     for _ in range(_ROUNDS):
@@ -115,7 +124,7 @@ def _summed(made: LakeDay, written: Sequence[Written]) -> LakeDay:
 def _set_aside(lake: Lake, made: LakeDay, bad: Sequence[pa.Table]) -> None:
     """Replace the rows of this day and table in the quarantine; before the day's own commit, which counts them."""
     aside = lake.made(quarantine.TABLE, quarantine.SCHEMA, quarantine.INSTANT)
-    others = aside.scan(row_filter=days.of(made.day, quarantine.INSTANT)).to_arrow()
+    others = days.rows(aside, days.of(made.day, quarantine.INSTANT))
     kept = [row for row in others.to_pylist() if row["history"] != made.table]
     found = pa.concat_tables([pa.Table.from_pylist(kept, quarantine.SCHEMA), *bad])
     rows = Fingerprint(rows=found.num_rows)

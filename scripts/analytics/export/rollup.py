@@ -23,6 +23,8 @@ from scripts.analytics.source.columns import ATTEMPTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from collections.abc import Set as AbstractSet
+    from datetime import date
 
     from pyiceberg.table import Table
 
@@ -39,13 +41,16 @@ SCHEMA: Final = pa.schema(
 )
 
 
-def roll_up(lake: Lake, attempts: Table, at: Callable[[str], None] = lambda _: None) -> int:
-    """Count the days of `attempts` that are missing or older here; their number."""
+def roll_up(
+    lake: Lake, attempts: Table, at: Callable[[str], None] = lambda _: None, again: AbstractSet[date] = frozenset()
+) -> int:
+    """Count the days of `attempts` that are missing or older here, and those of `again`; their number."""
     table = lake.made(TABLE, SCHEMA, INSTANT)
     counted = 0
     for known in days.every(ATTEMPTS.name, attempts):
         mine = days.known(TABLE, table, known.day)
-        if mine is None or (mine.fingerprint, mine.quarantined) != (known.fingerprint, known.quarantined):
+        current = mine is not None and (mine.fingerprint, mine.quarantined) == (known.fingerprint, known.quarantined)
+        if not current or known.day in again:
             at("rollup")
             made = replace(known, table=TABLE, version=1 if mine is None else mine.version + 1, dropped=None)
             found = _counted(attempts, known)
@@ -66,7 +71,7 @@ def _counted(attempts: Table, known: LakeDay) -> pa.Table:
                 parts.append(_grouped(_keyed(parquet.read_table(source, columns=columns, partitioning=None))))
         except (OSError, ArrowException) as error:
             damage = str(error).partition("\n")[0]
-            raise LakeFault(f"{local(file.file_path)}: {damage}; export its day again") from None
+            raise LakeFault(f"{local(file.file_path)}: {damage}; export its day again with --again") from None
     return _grouped(pa.concat_tables(parts))
 
 

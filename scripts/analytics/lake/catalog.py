@@ -17,7 +17,7 @@ import os
 import re
 import sqlite3
 import warnings
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
@@ -27,10 +27,9 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.transforms import DayTransform
-from sqlalchemy.exc import SQLAlchemyError
 
 from scripts.analytics.lake import storage
-from scripts.analytics.lake.faults import LakeFault
+from scripts.analytics.lake.faults import LakeFault, first_line, reading
 from scripts.analytics.source.columns import SCHEMA_VERSION
 from shared.masking import show
 
@@ -73,13 +72,13 @@ class Lake:
 
     def table(self, name: str) -> Table | None:
         """A table as it is now; None if the lake has none of this name."""
-        try:
-            found = self._catalog.load_table((NAMESPACE, name))
-        except NoSuchTableError:
-            return None
-        except (OSError, SQLAlchemyError, ValueError) as error:
-            raise LakeFault(f"{self.where}: the table {name} cannot be read: {_first_line(error)}") from None
-        if (newer := int(found.properties.get(VERSION, "0"))) > SCHEMA_VERSION:
+        with reading(f"{self.where}: the table {name}"):
+            try:
+                found = self._catalog.load_table((NAMESPACE, name))
+            except NoSuchTableError:
+                return None
+            newer = int(found.properties.get(VERSION, "0"))
+        if newer > SCHEMA_VERSION:
             allowed = f"{newer} is not supported; allowed: up to {SCHEMA_VERSION}; upgrade Pillarbox"
             raise LakeFault(f"{self.where}: {name}: schema version {allowed}")
         return found
@@ -126,13 +125,16 @@ class Lake:
         if self.folder is None:
             yield
             return
-        with (self.folder / _LOCK).open("w") as door:
+        with ExitStack() as held:
             try:
+                door = held.enter_context((self.folder / _LOCK).open("w"))
                 fcntl.flock(door, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except BlockingIOError:
                 raise LakeFault(
                     f"{self.where}: locked by another export or cleanup; try again when it has ended"
                 ) from None
+            except OSError as error:
+                raise LakeFault(f"{self.folder / _LOCK}: cannot be locked: {error.strerror}") from None
             yield
 
 
@@ -145,14 +147,16 @@ def opened(where: str, *, create: bool = False) -> Lake:
         try:
             return Lake(where, load_catalog(name), None)
         except Exception as error:  # noqa: BLE001 - each kind of catalog raises its own
-            raise LakeFault(f"--lake: {where} cannot be opened: {_first_line(error)}") from None
+            raise LakeFault(f"--lake: {where} cannot be opened: {first_line(error)}") from None
     folder = _folder(where)
     if create:
         _writable(folder)
-    elif not _is_lake(folder):
+    elif not _has_catalog(folder):
         raise LakeFault(f"{where}: not a Pillarbox lake; `pillarbox analytics export --lake {where}` creates one")
     uri = f"sqlite:///file:{quote(str(folder / _FILE))}?uri=true&timeout=60"
-    catalog = SqlCatalog(NAMESPACE, uri=uri, warehouse=f"file://{folder}", **{"py-io-impl": storage.NAME})
+    with reading(str(folder / _FILE)):
+        _check(folder / _FILE)
+        catalog = SqlCatalog(NAMESPACE, uri=uri, warehouse=f"file://{folder}", **{"py-io-impl": storage.NAME})
     finalize(catalog, catalog.engine.dispose)  # tables may outlive the lake they are from
     return Lake(where, catalog, folder)
 
@@ -167,7 +171,15 @@ def _folder(where: str) -> Path:
     return folder
 
 
-def _is_lake(folder: Path) -> bool:
+def _check(file: Path) -> None:
+    """Raise an error of SQLite for a catalog that is damaged. A SqlCatalog that cannot open it leaves it open."""
+    with closing(sqlite3.connect(file)) as database:
+        [found] = database.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise sqlite3.DatabaseError(found)
+
+
+def _has_catalog(folder: Path) -> bool:
     try:
         return (folder / _FILE).is_file()
     except OSError as error:
@@ -187,7 +199,3 @@ def _writable(folder: Path) -> None:
         raise LakeFault(
             f"--lake: {show(str(folder))} cannot be written: {reason}; allowed: a writable folder"
         ) from None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
-from scripts.analytics.lake.faults import LakeFault
+from scripts.analytics.lake.faults import LakeFault, reading
 from scripts.analytics.source.fingerprint import Fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import pyarrow as pa
     from pyiceberg.manifest import DataFile
-    from pyiceberg.table import Table
+    from pyiceberg.table import FileScanTask, Table
 
 _KEY: Final = "pillarbox.day."
 
@@ -82,6 +83,18 @@ def between(first: date, last: date, instant: str) -> str:
     return f"{instant} >= '{since.isoformat()}' and {instant} < '{until.isoformat()}'"
 
 
+def tasks(table: Table, condition: str = "true") -> list[FileScanTask]:
+    """The files that may have rows of this condition, as the table's metadata names them."""
+    with reading(f"{table.name()[-1]}: the metadata"):
+        return list(table.scan(row_filter=condition).plan_files())
+
+
+def rows(table: Table, condition: str, columns: tuple[str, ...] = ("*",)) -> pa.Table:
+    """The rows of this condition, all in memory."""
+    with reading(f"{table.name()[-1]}: the table"):
+        return table.scan(condition, columns).to_arrow()
+
+
 def replace(
     table: Table,
     made: LakeDay,
@@ -92,7 +105,7 @@ def replace(
 ) -> None:
     """Make the files `written` the whole content of a day, or put them in the place of `old`, in one commit."""
     if old is None:
-        old = [task.file for task in table.scan(row_filter=of(made.day, instant)).plan_files()]
+        old = [task.file for task in tasks(table, of(made.day, instant))]
     at("commit")
     try:
         with table.transaction() as change:
@@ -121,5 +134,5 @@ def _read(name: str, day: str, text: str) -> LakeDay:
         return LakeDay(name, date.fromisoformat(day), **found)
     except (ValueError, KeyError, TypeError) as error:
         raise LakeFault(
-            f"{name}: the property {_KEY}{day} is not Pillarbox's ({error}); export the day again"
+            f"{name}: the property {_KEY}{day} is not Pillarbox's ({error}); restore the metadata of the table"
         ) from None

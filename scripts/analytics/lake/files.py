@@ -33,7 +33,7 @@ def of_days(table: Table, instant: str, since: date | None = None, until: date |
     """The files of the days from `since` to `until`, both included."""
     condition = "true" if since is None or until is None else days.between(since, until, instant)
     found = []
-    for task in table.scan(row_filter=condition).plan_files():
+    for task in days.tasks(table, condition):
         if task.delete_files:
             raise LakeFault(
                 f"{task.file.file_path}: rows of it were deleted by delete files, which Parquet alone does not show; "
@@ -46,7 +46,7 @@ def of_days(table: Table, instant: str, since: date | None = None, until: date |
 def sizes(table: Table) -> dict[date, int]:
     """The octets of each day's files."""
     found: dict[date, int] = {}
-    for task in table.scan().plan_files():
+    for task in days.tasks(table):
         day = _EPOCH + timedelta(days=task.file.partition[0])
         found[day] = found.get(day, 0) + task.file.file_size_in_bytes
     return found
@@ -60,10 +60,12 @@ def whole(table: Table, found: list[DataFile]) -> list[str]:
             size = len(table.io.new_input(file.file_path))
         except OSError as error:
             reason = error.strerror or "the file is missing"
-            raise LakeFault(f"{local(file.file_path)}: {reason}; restore it, or export the day again") from None
+            raise LakeFault(
+                f"{local(file.file_path)}: {reason}; restore it, or export the day again with --again"
+            ) from None
         if size != file.file_size_in_bytes:
             sizes = f"has {how_many(size, 'octet')}, expected {file.file_size_in_bytes}"
-            raise LakeFault(f"{local(file.file_path)}: {sizes}; restore it, or export the day again")
+            raise LakeFault(f"{local(file.file_path)}: {sizes}; restore it, or export the day again with --again")
         locations.append(file.file_path)
     return locations
 

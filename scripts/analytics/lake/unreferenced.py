@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyarrow import fs
 
 from scripts.analytics.lake import files
+from scripts.analytics.lake.faults import reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,10 +38,11 @@ def forget_deleted(table: Table) -> None:
     An empty append keeps only manifests with files that are there.
     """
     newest = table.current_snapshot()
-    if newest is None or all(
-        each.has_added_files() or each.has_existing_files() for each in newest.manifests(table.io)
-    ):
-        return
+    with reading(f"{table.name()[-1]}: the metadata"):
+        if newest is None or all(
+            each.has_added_files() or each.has_existing_files() for each in newest.manifests(table.io)
+        ):
+            return
     with table.transaction() as change, change.update_snapshot().fast_append():
         pass
     table.refresh()
@@ -69,7 +71,8 @@ def remove(table: Table, paths: list[str], at: Callable[[str], None] = lambda _:
 
 def named(table: Table) -> set[str]:
     """The paths of all files that the table's metadata names, by way of every snapshot."""
-    return {files.path(location) for location in _locations(table)}
+    with reading(f"{table.name()[-1]}: the metadata"):
+        return {files.path(location) for location in _locations(table)}
 
 
 def _locations(table: Table) -> set[str]:

@@ -56,7 +56,9 @@ def newest(
                 fitting = _read(files.path(location), system, condition, list(columns), limit)
             except (OSError, ArrowException) as error:
                 damage = str(error).partition("\n")[0]
-                raise LakeFault(f"{files.path(location)}: {damage}; restore it, or export the day again") from None
+                raise LakeFault(
+                    f"{files.path(location)}: {damage}; restore it, or export the day again with --again"
+                ) from None
             rows = _top(pa.concat_tables([rows, *fitting]), limit)
             done += 1
     tell(len(found), len(found))

@@ -122,7 +122,8 @@ def test_a_damaged_file_is_named_in_one_line(spark: SparkSession, exported_lake:
     asked = report.Period(until - timedelta(days=DAYS), until, str(exported_lake))
     with pytest.raises(PillarboxError) as refused:
         report.make(spark, asked, {})
-    assert str(refused.value) == f"{file}: the file is damaged or missing; nothing was reported; export its day again"
+    said = "the file is damaged or missing; nothing was reported; export its day again with --again"
+    assert str(refused.value) == f"{file}: {said}"
 
 
 def test_days_before_all_history_make_an_empty_report(spark: SparkSession, factory: Factory) -> None:

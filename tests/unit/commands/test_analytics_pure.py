@@ -198,7 +198,7 @@ def test_generated_history_looks_like_real_history() -> None:
         ("x\nshared.errors.DatabaseUnavailable: the database is gone\n", "the database is gone"),
         (
             "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///lake/a.parquet. SQLSTATE",
-            "/lake/a.parquet: the file is damaged or missing; nothing was reported; export its day again",
+            "/lake/a.parquet: the file is damaged or missing; nothing was reported; export its day again with --again",
         ),
     ],
 )
