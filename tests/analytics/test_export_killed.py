@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from scripts.analytics.export import command as export
-from tests.fixtures.analytics.lake import ask, exported, in_lake, known, late, same
+from tests.fixtures.analytics.lake import ask, exported, files, in_lake, known, late, same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ from scripts.analytics.source import columns, copying
 from scripts.analytics.export.command import export
 from scripts.analytics.workers import Here
 
-def run(uri, lake, wanted, times, cleaning):
+def run(uri, lake, wanted, times, what):
     heard = 0
 
     def at(step):
@@ -49,7 +49,7 @@ def run(uri, lake, wanted, times, cleaning):
         def run(self, function, portions, tell):
             return super().run(function, portions, lambda done: (tell(done), at("portion")))
 
-    if cleaning:  # Spark's verification is proved elsewhere; a forked Java is not possible
+    if what == "cleanup":  # Spark's verification is proved elsewhere; a forked Java is not possible
         verify.fault = lambda *_: None
         done = cleanup.CleanupReport()
         cleanup.cleanup(uri, catalog.opened(lake), None, timedelta(0), timedelta(0), yes=True, at=at)
@@ -65,7 +65,7 @@ def run(uri, lake, wanted, times, cleaning):
         stored(file)
 
     storage.SyncedFile.close = closing
-    export(uri, catalog.opened(lake, create=True), Dying(), at=at, compact=True)
+    export(uri, catalog.opened(lake, create=True), Dying(), at=at, compact=True, again=what == "again")
 
 for line in sys.stdin:
     child = os.fork()
@@ -95,8 +95,8 @@ def killed() -> Iterator[Kill]:
         assert program.stdout is not None
         asked, answers = program.stdin, program.stdout
 
-        def run(uri: str, lake: Path, step: str, times: int, *, cleaning: bool = False) -> None:
-            print(json.dumps((uri, str(lake), step, times, cleaning)), file=asked, flush=True)
+        def run(uri: str, lake: Path, step: str, times: int, what: str = "export") -> None:
+            print(json.dumps((uri, str(lake), step, times, what)), file=asked, flush=True)
             assert answers.readline() == f"{signal.SIGKILL.value}\n", step
 
         yield run
@@ -122,6 +122,17 @@ def test_an_export_killed_while_it_replaces_a_day_can_be_repeated(
         same(history_database, exported_lake)
 
 
+def test_an_export_of_damaged_days_killed_at_any_step_can_be_repeated(
+    killed: Kill, history_database: str, exported_lake: Path
+) -> None:
+    for step in _FIRST:
+        for file in files(exported_lake, "attempts"):
+            file.unlink()
+        killed(history_database, exported_lake, step, 2, "again")
+        assert exported(history_database, exported_lake, again=True).refused == []
+        same(history_database, exported_lake)
+
+
 def test_an_export_killed_several_times_can_be_repeated(killed: Kill, history_database: str, tmp_path: Path) -> None:
     for times in (1, 1, 3):
         killed(history_database, tmp_path, "commit", times)
@@ -141,7 +152,7 @@ def test_a_clean_up_killed_at_any_step_leaves_each_row_in_the_lake_and_each_day_
     before = {table: in_lake(exported_lake, table) for table in export.TABLES}
 
     for step in _CLEANING:
-        killed(history_database, exported_lake, step, 2, cleaning=True)
+        killed(history_database, exported_lake, step, 2, what="cleanup")
         assert {table: in_lake(exported_lake, table) for table in export.TABLES} == before
         for table, day in days():
             rows = ask(history_database, f"SELECT count(*) FROM pillarbox.{table}_{day:%Y%m%d}")  # noqa: S608 - ours
