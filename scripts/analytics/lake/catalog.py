@@ -50,6 +50,7 @@ _FILE: Final = "catalog.db"
 #: What a URI, a pattern of Spark's or a line of an error would read as something else in the name of a folder.
 _SPECIAL: Final = re.compile(r"[#?%*\[\]{}\\\x00-\x1f\x7f]")
 _LOCK: Final = "lock"
+_PATIENCE: Final = 60  # seconds for the commit of another program
 #: Metadata that no commit needs is deleted by the library.
 _PROPERTIES: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
@@ -153,7 +154,7 @@ def opened(where: str, *, create: bool = False) -> Lake:
         _writable(folder)
     elif not _has_catalog(folder):
         raise LakeFault(f"{where}: not a Pillarbox lake; `pillarbox analytics export --lake {where}` creates one")
-    uri = f"sqlite:///file:{quote(str(folder / _FILE))}?uri=true&timeout=60"
+    uri = f"sqlite:///file:{quote(str(folder / _FILE))}?uri=true&timeout={_PATIENCE}"
     with reading(str(folder / _FILE)):
         _check(folder / _FILE)
         catalog = SqlCatalog(NAMESPACE, uri=uri, warehouse=f"file://{folder}", **{"py-io-impl": storage.NAME})
@@ -173,7 +174,7 @@ def _folder(where: str) -> Path:
 
 def _check(file: Path) -> None:
     """Raise an error of SQLite for a catalog that is damaged. A SqlCatalog that cannot open it leaves it open."""
-    with closing(sqlite3.connect(file)) as database:
+    with closing(sqlite3.connect(file, timeout=_PATIENCE)) as database:
         [found] = database.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
         raise sqlite3.DatabaseError(found)
