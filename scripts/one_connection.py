@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scripts.options import AS
@@ -23,13 +24,21 @@ from shared.postgres.embedded import embedded
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Awaitable, Callable
-    from pathlib import Path
 
 
 def configured(options: argparse.Namespace) -> str:
     """The libpq connection string of smtpd.yaml in the folder that `--config` names."""
     environment = load_smtpd(options.config / "smtpd.yaml").environment
     return started(environment.database.uri, environment.var)
+
+
+def chosen(options: argparse.Namespace) -> str:
+    """The libpq connection string of `--database`, or `configured`; smtpd.yaml is read only if it is needed."""
+    if options.database is None:
+        return configured(options)
+    ours = database.is_embedded(options.database)
+    var = load_smtpd(options.config / "smtpd.yaml").environment.var if ours else Path()
+    return started(options.database, var, "--database")
 
 
 def started(uri: str, var: Path, key: str = "environment.database.uri", *, make: bool = False) -> str:

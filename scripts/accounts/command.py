@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collect.daemon import read_keys
@@ -29,7 +28,7 @@ from shared.config.collect.load import load_collect
 from shared.errors import PillarboxError
 from shared.how_many import how_many
 from shared.masking import show
-from shared.postgres import account_schema, database
+from shared.postgres import account_schema
 from shared.security.account_token import ACTIVATE, KEY_OCTETS, RECOVER, verify
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def _add_verb(
 
 def install(options: argparse.Namespace) -> int:
     """Make what is missing."""
-    done = account_schema.install(_conninfo(options), options.schema)
+    done = account_schema.install(one_connection.chosen(options), options.schema)
     if options.json:
         records.one({"schema": options.schema, "applied": done})
         return 0
@@ -90,7 +89,7 @@ def install(options: argparse.Namespace) -> int:
 
 def remove(options: argparse.Namespace) -> int:
     """Drop everything that was installed."""
-    conninfo = _conninfo(options)
+    conninfo = one_connection.chosen(options)
     accounts, tokens = account_schema.count(conninfo, options.schema)
     counted = f"{how_many(accounts, 'account')}, {how_many(tokens, 'token')}"
     if not options.json:
@@ -143,12 +142,6 @@ def verify_token(options: argparse.Namespace) -> int:
     bound = "" if found.expires_at is None else f", key {found.key_id}, expires at {found.expires_at}"
     said = {"secret": found.secret.hex(), "key": found.key_id, "expires_at": found.expires_at}
     return records.tell(f"valid: secret {found.secret.hex()}{bound}", said, as_json=options.json)
-
-
-def _conninfo(options: argparse.Namespace) -> str:
-    if options.database is None:
-        return one_connection.configured(options)
-    return database.resolve(options.database, Path(), "--database")
 
 
 def _schema(text: str) -> str:

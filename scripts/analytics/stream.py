@@ -19,6 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
+from scripts import one_connection
 from scripts.analytics import terminal
 from scripts.output import records
 from scripts.replace_file import replace
@@ -71,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     from scripts.analytics import session  # noqa: PLC0415 - it loads Spark
     from scripts.analytics.spark_errors import understood  # noqa: PLC0415
 
-    conninfo = terminal.conninfo(options)
+    conninfo = one_connection.chosen(options)
     sink = _printed if options.console or options.json else stored(conninfo)
     with TemporaryDirectory(prefix="pillarbox-stream-") as scratch:
         checkpoint = options.checkpoint or Path(scratch)

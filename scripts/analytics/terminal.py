@@ -1,9 +1,8 @@
-"""terminal — the command-line parts of all analytics verbs: options, the database they read, a progress line
+"""terminal — the command-line parts of all analytics verbs: options and a progress line
 
 Owns: `--config`, `--database`, `--json`, days and counts on the command line, and progress on standard error.
 Guarantees: progress is one line that is overwritten on a terminal, and a line every ten seconds elsewhere. It never
     goes to standard output, so that `--json` stays JSON.
-Raises: ConfigError for a database that cannot be used.
 """
 
 from __future__ import annotations
@@ -16,9 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from scripts.analytics.session import MASTER
 from scripts.analytics.workers import JOBS
-from scripts.one_connection import configured, started
 from scripts.options import MOST, add_config
-from shared.config.smtpd.load import load_smtpd
 from shared.masking import show
 
 if TYPE_CHECKING:
@@ -63,13 +60,6 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"portions read at a time, each by one connection (default {JOBS}: one for each core, at most 4)",
     )
-
-
-def conninfo(options: argparse.Namespace) -> str:
-    """The libpq connection string from the options."""
-    if options.database is None:
-        return configured(options)
-    return started(options.database, load_smtpd(options.config / "smtpd.yaml").environment.var, "--database")
 
 
 def day(text: str) -> date:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from scripts import one_connection
 from scripts.analytics import terminal
 from scripts.analytics.export import command as export
 from scripts.options import duration
@@ -94,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
     from scripts.analytics.lake import catalog  # noqa: PLC0415
 
     lake = catalog.opened(options.lake)
-    conninfo = terminal.conninfo(options)
+    conninfo = one_connection.chosen(options)
     with session.started(options.master, options.memory) as spark:
 
         def once(*, yes: bool) -> CleanupReport:

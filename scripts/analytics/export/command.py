@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from scripts import one_connection
 from scripts.analytics import terminal
 from scripts.output import records
 from scripts.output.interrupted import telling
@@ -95,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
     if options.again and options.since is None:
         raise PillarboxError("--again: --since is missing; allowed: --again --since DAY, and --until DAY (yesterday)")
     lake = catalog.opened(options.lake, create=True)
-    conninfo = terminal.conninfo(options)
+    conninfo = one_connection.chosen(options)
     again = telling(lambda: "days that were exported are complete; the same command does the rest")
     with again, workers.started(options.jobs) as runner:
         span = {"since": options.since, "until": options.until}

@@ -19,6 +19,7 @@ from datetime import UTC, date, datetime, timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from scripts import one_connection
 from scripts.analytics import terminal
 from scripts.options import MOST, between
 from scripts.output import consent, records
@@ -74,8 +75,9 @@ def run(options: argparse.Namespace) -> int:
         if not asyncio.run(consent.agreed(options, "analytics generate")):
             return 0
     progress = terminal.Progress("generate", options.attempts, "attempts")
+    conninfo = one_connection.chosen(options)
     with telling(lambda: "what was written stays; the same command would write it again, with other ids"):
-        made = generate(terminal.conninfo(options), options.attempts, options.days, until, options.seed, progress.tell)
+        made = generate(conninfo, options.attempts, options.days, until, options.seed, progress.tell)
     if options.json:
         records.one({"attempts": made.attempts, "archive": made.archive, "seconds": round(made.seconds, 3)})
     else:

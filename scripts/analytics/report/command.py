@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from operate.partitions.balance import balance
 from operate.partitions.layout import natural, wanted
+from scripts import one_connection
 from scripts.analytics import terminal
 from scripts.analytics.report.page import page
 from scripts.analytics.report.sections import SECTIONS, Report
@@ -93,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
     if since > last:
         raise PillarboxError(f"--since: {since} is after --until {last}")
     _writable(options.html)
-    conninfo = terminal.conninfo(options) if options.store or options.lake is None else ""
+    conninfo = one_connection.chosen(options) if options.store or options.lake is None else ""
     asked = Period(since, last + _ONE, options.lake, conninfo, options.top)
     layout = _layout(options)
     progress = terminal.Progress("report", len(SECTIONS), "sections")
