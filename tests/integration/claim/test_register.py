@@ -170,7 +170,7 @@ async def test_a_real_worker_is_registered_while_it_runs(system: System) -> None
 
 
 async def test_a_killed_worker_stays_registered_until_it_is_not_live(system: System) -> None:
-    worker = await system.worker(9, "mine")
+    worker = await system.worker(9, "mine", claim={"lease": "6s"})
     await system.until("SELECT count(*) = 1 FROM workers_seen WHERE live")
     worker.signal(signal.SIGKILL)
     await worker.ended()

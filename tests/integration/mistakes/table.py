@@ -344,6 +344,25 @@ TYPED: Final = [
         USAGE,
     ),
     Mistake(
+        "a principal that may send nothing",
+        "pillarbox principal change ann --messages 0",
+        'pillarbox principal change: argument --messages: "0" is not a number from 1 to 1000000000; '
+        "see `pillarbox principal change --help`",
+        USAGE,
+    ),
+    Mistake(
+        "a schedule of a priority that mail does not have",
+        "pillarbox schedule add x --every '0 9 * * *' --from a@example.com --to b@example.com --priority 10",
+        'pillarbox schedule add: argument --priority: "10" is not a number from -9 to 9; see `pillarbox schedule add --help`',
+        USAGE,
+    ),
+    Mistake(
+        "no events in a request",
+        "pillarbox webhooks add app https://example.com/ --batch 0",
+        'pillarbox webhooks add: argument --batch: "0" is not a number from 1 to 1000; see `pillarbox webhooks add --help`',
+        USAGE,
+    ),
+    Mistake(
         "list after a word",
         "pillarbox queue list --after word",
         'pillarbox queue list: argument --after: "word" is not a number from 0 to 9223372036854775807; '

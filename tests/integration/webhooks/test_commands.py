@@ -118,7 +118,6 @@ def test_changes_have_a_preview_an_audit_row_and_an_undo(
         (("app", "https://user:pw@x/"), "without user, password"),
         (("app", "https://x:99999/"), "http:// or https://"),
         (("a b", URL), "letters, digits"),
-        (("app", URL, "--batch", "0"), "1 to 1000"),
         (("app", URL, "--where", "state=HOLD"), "an event does not have it; allowed: id, message"),
         (("app", URL, "--where", "sendr=x"), "did you mean sender?"),
         (("app", URL, "--secret", "hunter2"), "not a secret; allowed: whsec_"),

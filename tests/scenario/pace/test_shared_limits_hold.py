@@ -55,7 +55,7 @@ async def test_two_workers_never_exceed_the_rate_they_share(system: System, book
 
 async def test_slots_of_a_killed_worker_stay_taken_until_they_expire(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
-    claim = {"poll": "500ms"}
+    claim = {"poll": "500ms", "lease": "15m"}  # it continues
     await books.submit(smtpd, numbered(3, DOMAINS, box="slow60"))  # not answered when their worker dies
     doomed = await system.worker(books.sink.port, "doomed", claim=claim, pacing=policy(concurrency=3))
     await system.until("SELECT sum(slots) = 3 FROM pace_shares")
@@ -71,5 +71,5 @@ async def test_slots_of_a_killed_worker_stay_taken_until_they_expire(system: Sys
     assert books.arrivals == 3
     await system.rows("UPDATE pace_shares SET expires = now() WHERE worker LIKE 'doomed@%%'")  # as if time had passed
     await books.until_arrived(3 + 6)
-    await system.until("SELECT count(*) = 3 FROM queue")  # of the dead worker; its lease continues
+    await system.until("SELECT count(*) = 3 FROM queue")  # of the dead worker
     await system.rows("DELETE FROM queue")
