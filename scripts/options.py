@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from shared.config.units import parse_typed_duration
 from shared.mail.address import AddressRefused, parse
 from shared.masking import show
-from shared.whole_number import DIGITS, LARGEST
+from shared.whole_number import DIGITS, LARGEST, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,12 +59,14 @@ def between(least: int, most: int) -> Callable[[str], int]:
 
 #: A number of rows.
 count: Final = between(1, MOST)
+#: A priority of mail.
+priority: Final = between(-9, 9)
 
 
 def row_number(text: str) -> int:
     """The number of a row, as PostgreSQL's bigint has it."""
-    if _WHOLE.fullmatch(text) and 0 < int(text) <= LARGEST:
-        return int(text)
+    if found := whole_number(text):
+        return found
     raise argparse.ArgumentTypeError(f"{show(text)} is not the number of a row; allowed: 1 to {LARGEST}")
 
 

@@ -24,7 +24,7 @@ from typing import IO, TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from scripts.analytics import java_runtime, priority
-from shared.errors import PillarboxError
+from shared.errors import PillarboxError, cause
 from shared.masking import show
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _TALKATIVE: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 _WAITING: Final = "1h"
 _FEW: Final = 2  # cores on which one thread collects garbage as fast as several
 _PATIENCE: Final = 30.0  # seconds for Java to end
-_MEMORY: Final = re.compile(r"([1-9]\d*)([kmgt])b?", re.IGNORECASE)
+_MEMORY: Final = re.compile(r"([1-9][0-9]{0,18})([kmgt])b?", re.IGNORECASE)
 _LEAST: Final = 512 << 20  # octets: less is not enough for Spark itself
 _CONNECT_PORT: Final = 15002  # of a server of Spark Connect
 _ANSWER: Final = 10.0  # seconds for it to answer
@@ -197,8 +197,7 @@ def _check_server(master: str) -> None:
         with socket.create_connection((place.hostname or "", place.port or _CONNECT_PORT), timeout=_ANSWER):
             pass
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise PillarboxError(f"Spark cannot start with --master {master}: {reason}") from None
+        raise PillarboxError(f"Spark cannot start with --master {master}: {cause(error)}") from None
 
 
 def _octets(memory: str) -> int:

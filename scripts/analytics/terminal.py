@@ -17,12 +17,12 @@ from scripts.analytics.session import MASTER
 from scripts.analytics.workers import JOBS
 from scripts.options import MOST, add_config
 from shared.masking import show
+from shared.whole_number import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _EVERY: Final = 10.0  # seconds between lines without a terminal
-_DIGITS: Final = 10
 _FIRST: Final = date(1970, 1, 1)
 _LAST: Final = date(9998, 12, 31)
 _UNITS: Final = {"k": 10**3, "m": 10**6}
@@ -76,7 +76,7 @@ def day(text: str) -> date:
 def count(text: str) -> int:
     """A number of rows; 250k and 10m are thousands and millions."""
     digits, unit = (text[:-1], _UNITS[text[-1].lower()]) if text[-1:].lower() in _UNITS else (text, 1)
-    if digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS and 0 < (number := int(digits) * unit) <= MOST:
+    if 0 < (number := (whole_number(digits) or 0) * unit) <= MOST:
         return number
     raise argparse.ArgumentTypeError(f"{show(text)} is not a number from 1 to {MOST}, such as 5000, 250k or 10m")
 

@@ -16,7 +16,7 @@ from operate.settings.schedule import When
 from operate.shapes.settings import ScheduledOncePreview
 from scripts import one_connection
 from scripts.commands import schedule_mail
-from scripts.options import between, finish
+from scripts.options import finish, priority
 from scripts.output import records, settings
 from scripts.output.reason import by
 from scripts.output.records import fields
@@ -66,7 +66,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     verb.add_argument("--file", default="-", metavar="MAIL.eml", help="the message, header and all (standard input)")
     verb.add_argument("--transport", default="default", metavar="ID", help="of queued.yaml (default)")
-    verb.add_argument("--priority", type=between(-9, 9), default=0, metavar="N", help="-9 to 9, urgent above 0 (0)")
+    verb.add_argument("--priority", type=priority, default=0, metavar="N", help="-9 to 9, urgent above 0 (0)")
     settings.add_options(verb)
     finish(verb, add, acting=True)
 

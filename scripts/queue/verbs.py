@@ -11,7 +11,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from operate.queue import verbs
-from scripts.options import address, between, duration, finish, row_number
+from scripts.options import address, duration, finish, priority, row_number
 from scripts.queue.act import act, add_acting, add_consent
 from scripts.queue.query import run
 from scripts.queue.undo import undo
@@ -39,9 +39,7 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     verb.add_argument("--for", dest="wait", type=duration, required=True, metavar="DURATION", help="30m, 2h, 1d")
 
     verb = _verb(under, "priority", "make recipients more or less urgent", lambda options: verbs.priority(options.to))
-    verb.add_argument(
-        "--to", type=between(-9, 9), required=True, metavar="N", help="-9 to 9; above 0 urgent, below 0 bulk"
-    )
+    verb.add_argument("--to", type=priority, required=True, metavar="N", help="-9 to 9; above 0 urgent, below 0 bulk")
 
     verb = _verb(under, "move", "give recipients another transport or partition", _move)
     verb.add_argument("--transport", type=_word, metavar="ID", help="a transport of queued.yaml")

@@ -22,10 +22,11 @@ from scripts.analytics.erase.rows import Naming
 from scripts.analytics.export import rollup
 from scripts.analytics.export.portion import Place, write
 from scripts.analytics.lake import days, files, unreferenced
-from scripts.analytics.lake.faults import LakeFault
+from scripts.analytics.lake.faults import LakeFault, damaged
 from scripts.analytics.source import fingerprint, quarantine
 from scripts.analytics.source.columns import ATTEMPTS, HISTORIES
 from scripts.analytics.source.fingerprint import Fingerprint
+from shared.errors import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -166,8 +167,7 @@ def _groups(table: Table, file: DataFile) -> Iterator[pa.Table]:
 
 
 def _fault(file: DataFile, error: Exception) -> LakeFault:
-    damage = str(error).partition("\n")[0]
-    return LakeFault(f"{files.path(file.file_path)}: {damage}; restore it, or export the day again with --again")
+    return damaged(files.path(file.file_path), first_line(error))
 
 
 def _quarantine(lake: Lake, table: Table, naming: Naming, person: Person, done: Erased, at: Told) -> None:

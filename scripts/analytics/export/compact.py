@@ -17,6 +17,7 @@ from scripts.analytics.export.portion import Place, write
 from scripts.analytics.lake import days, files
 from scripts.analytics.lake.faults import LakeFault
 from scripts.analytics.lake.storage import local
+from shared.errors import first_line
 from shared.how_many import how_many
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _rows(table: Table, group: Sequence[DataFile]) -> Iterator[pa.Table]:
                     rows += part.num_rows
                     yield part
         except (OSError, ArrowException) as error:
-            damage = str(error).partition("\n")[0]
+            damage = first_line(error)
             raise LakeFault(
                 f"{local(file.file_path)}: the file is damaged or missing ({damage}); export its day again with --again"
             ) from None

@@ -20,6 +20,7 @@ from scripts.analytics.lake import days, files
 from scripts.analytics.lake.faults import LakeFault
 from scripts.analytics.lake.storage import local
 from scripts.analytics.source.columns import ATTEMPTS
+from shared.errors import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,8 +71,9 @@ def _counted(attempts: Table, known: LakeDay) -> pa.Table:
             with attempts.io.new_input(file.file_path).open() as source:
                 parts.append(_grouped(_keyed(parquet.read_table(source, columns=columns, partitioning=None))))
         except (OSError, ArrowException) as error:
-            damage = str(error).partition("\n")[0]
-            raise LakeFault(f"{local(file.file_path)}: {damage}; export its day again with --again") from None
+            raise LakeFault(
+                f"{local(file.file_path)}: {first_line(error)}; export its day again with --again"
+            ) from None
     return _grouped(pa.concat_tables(parts))
 
 

@@ -29,8 +29,9 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.transforms import DayTransform
 
 from scripts.analytics.lake import storage
-from scripts.analytics.lake.faults import LakeFault, first_line, reading
+from scripts.analytics.lake.faults import LakeFault, reading
 from scripts.analytics.source.columns import SCHEMA_VERSION
+from shared.errors import first_line
 from shared.masking import show
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from shared.errors import PillarboxError
+from shared.errors import PillarboxError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +30,6 @@ def reading(what: str) -> Iterator[None]:
         raise LakeFault(f"{what} cannot be read: {first_line(error)}") from error
 
 
-def first_line(error: Exception) -> str:
-    """The first line of an error, or its kind."""
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+def damaged(file: object, reason: str) -> LakeFault:
+    """The error of a data file that cannot be read, with what helps."""
+    return LakeFault(f"{file}: {reason}; restore it, or export the day again with --again")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from scripts.analytics.lake import days
-from scripts.analytics.lake.faults import LakeFault
+from scripts.analytics.lake.faults import LakeFault, damaged
 from scripts.analytics.lake.storage import local
 from shared.how_many import how_many
 
@@ -60,12 +60,10 @@ def whole(table: Table, found: list[DataFile]) -> list[str]:
             size = len(table.io.new_input(file.file_path))
         except OSError as error:
             reason = error.strerror or "the file is missing"
-            raise LakeFault(
-                f"{local(file.file_path)}: {reason}; restore it, or export the day again with --again"
-            ) from None
+            raise damaged(local(file.file_path), reason) from None
         if size != file.file_size_in_bytes:
             sizes = f"has {how_many(size, 'octet')}, expected {file.file_size_in_bytes}"
-            raise LakeFault(f"{local(file.file_path)}: {sizes}; restore it, or export the day again with --again")
+            raise damaged(local(file.file_path), sizes)
         locations.append(file.file_path)
     return locations
 

@@ -18,8 +18,9 @@ import pyarrow as pa
 from pyarrow import ArrowException, dataset
 
 from scripts.analytics.lake import files
-from scripts.analytics.lake.faults import LakeFault
+from scripts.analytics.lake.faults import damaged
 from scripts.analytics.source.columns import ARCHIVE
+from shared.errors import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,10 +56,7 @@ def newest(
             try:
                 fitting = _read(files.path(location), system, condition, list(columns), limit)
             except (OSError, ArrowException) as error:
-                damage = str(error).partition("\n")[0]
-                raise LakeFault(
-                    f"{files.path(location)}: {damage}; restore it, or export the day again with --again"
-                ) from None
+                raise damaged(files.path(location), first_line(error)) from None
             rows = _top(pa.concat_tables([rows, *fitting]), limit)
             done += 1
     tell(len(found), len(found))

@@ -21,6 +21,7 @@ from scripts.analytics.source import portion as source_read
 from scripts.analytics.source import portions, quarantine
 from scripts.analytics.source.columns import ATTEMPTS
 from shared.errors import PillarboxError
+from shared.masking import show
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,15 +117,25 @@ def test_only_a_local_session_that_is_not_awaited_runs_in_idle_time(
     assert taken == [step]
 
 
-@pytest.mark.parametrize("memory", ["lots", "0g", "1k", "511m", "2", "2 g"])
+@pytest.mark.parametrize("memory", ["lots", "0g", "1k", "511m", "2", "2 g", "9" * 5000 + "g"])
 def test_an_invalid_memory_size_is_refused_in_one_line(memory: str) -> None:
-    with pytest.raises(PillarboxError, match=f'--memory: "{memory}" is not a size from 512m on; allowed: 512m, 2g'):
+    with pytest.raises(PillarboxError, match=f"--memory: {show(memory)} is not a size from 512m on; allowed: 512m, 2g"):
         session.settings("local[*]", memory, 1, 1)
 
 
 @pytest.mark.parametrize("memory", ["512m", "1g", "2GB", "524288k"])
 def test_a_memory_size_is_passed_on(memory: str) -> None:
     assert session.settings("local[*]", memory, 1, 1)["spark.driver.memory"] == memory
+
+
+def test_a_server_of_spark_connect_that_is_silent_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(*_: object, **__: object) -> None:
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr("socket.create_connection", silent)
+    said = "^Spark cannot start with --master sc://server: timed out$"
+    with pytest.raises(PillarboxError, match=said), session.started("sc://server"):
+        pass
 
 
 @pytest.mark.parametrize(
