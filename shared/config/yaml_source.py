@@ -40,7 +40,8 @@ _NULL, _BOOL, _INT, _FLOAT, _STR, _MERGE, _MAP, _SEQ = (
     f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "merge", "map", "seq")
 )
 _ENV = "!Env"
-_APART = re.compile("[\t\ufeff]")  # libyaml accepts a tab before a value, and counts no column for U+FEFF
+# libyaml accepts a tab before a value, counts no column for U+FEFF, and takes "!" without a value for an empty text.
+_APART = re.compile(r"[\t\ufeff]|(?<![^\s\[{,])!(?![^\s,])")
 _SUBSTITUTION = re.compile(r"\$\{([^}]*)(\}|\Z)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -250,6 +251,8 @@ class _Reading:
                 first = own[name][0].start_mark.line + 1
                 self._problem(key, f"duplicate key {show(name)}, first written on line {first}")
                 continue
+            if value.start_mark.index == value.end_mark.index:  # without a text; libyaml says it is at the next one
+                value.start_mark = key.end_mark
             own[name] = (key, value)
             if key.tag == _MERGE:
                 for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
