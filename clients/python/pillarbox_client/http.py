@@ -3,7 +3,8 @@
 Owns: the requests. A key shows who sends: `pillarbox key add` makes one.
 Guarantees: a message is sent once, however often a request has to be made again: each has an Idempotency-Key, the
     caller's or one of its own, and a connection that broke, 502 to 504 and a key that is busy are tried again under it.
-Raises: Problem where the server refuses, with its words; httpx.TransportError if no answer came to the last try.
+Raises: Problem where the server refuses, with its words, or where a proxy or something else answers in its place;
+    httpx.TransportError if no answer came to the last try.
 See: docs/how-to/send/send-by-http.md of Pillarbox; RFC 9457, the form of a problem.
 """
 
@@ -33,15 +34,17 @@ class Problem(Exception):
     """The server refused: `status` and `code` say why for programs, the text for people."""
 
     def __init__(self, answer: httpx.Response) -> None:
-        try:
-            said = answer.json()
-        except ValueError:
-            said = {}
-        self.said: dict[str, Any] = said if isinstance(said, dict) else {}
+        self.said = _object(answer) or {}  # of a proxy this may be anything
         self.status = answer.status_code
         self.code: str | None = self.said.get("code")
-        places = "; ".join(f"{each.get('where')}: {each.get('detail')}" for each in self.said.get("errors") or ())
-        detail = self.said.get("detail") or self.said.get("title") or answer.reason_phrase
+        errors = self.said.get("errors")
+        places = "; ".join(
+            f"{each.get('where')}: {each.get('detail')}"
+            for each in (errors if isinstance(errors, list) else ())
+            if isinstance(each, dict)
+        )
+        reason = f"{answer.url} did not answer with JSON" if answer.is_success else answer.reason_phrase
+        detail = self.said.get("detail") or self.said.get("title") or reason
         super().__init__(f"{self.status} {detail}{f' ({places})' if places else ''}")
 
 
@@ -95,24 +98,22 @@ class Client:
 
     def message(self, id_: UUID | str) -> dict[str, Any]:
         """What became of a message: its recipients, their states, every try."""
-        found: dict[str, Any] = self._asked("GET", f"/v1/messages/{UUID(str(id_))}").json()
-        return found
+        return self._asked("GET", f"/v1/messages/{UUID(str(id_))}")
 
     def reschedule(self, id_: UUID | str, at: datetime) -> int:
         """Send a message that was not tried yet at another time; how many recipients wait for it."""
         wanted = {"scheduled_at": at.isoformat()}
-        return int(self._asked("PATCH", f"/v1/messages/{UUID(str(id_))}", json=wanted).json()["recipients"])
+        return int(self._asked("PATCH", f"/v1/messages/{UUID(str(id_))}", json=wanted)["recipients"])
 
     def cancel(self, id_: UUID | str) -> int:
         """Cancel what is left of a message; how many recipients."""
-        return int(self._asked("POST", f"/v1/messages/{UUID(str(id_))}/cancel").json()["recipients"])
+        return int(self._asked("POST", f"/v1/messages/{UUID(str(id_))}/cancel")["recipients"])
 
     def _post(self, path: str, content: Any, key: str | None) -> dict[str, Any]:
         headers = {"Idempotency-Key": key or str(uuid4())}
-        found: dict[str, Any] = self._asked("POST", path, json=content, headers=headers).json()
-        return found
+        return self._asked("POST", path, json=content, headers=headers)
 
-    def _asked(self, method: str, path: str, **what: Any) -> httpx.Response:
+    def _asked(self, method: str, path: str, **what: Any) -> dict[str, Any]:
         for number in range(1, self._tries + 1):
             pause = self._pause * 2 ** (number - 1)
             try:
@@ -121,8 +122,8 @@ class Client:
                 if number == self._tries:
                     raise
             else:
-                if answer.is_success:
-                    return answer
+                if answer.is_success and (said := _object(answer)) is not None:
+                    return said
                 problem = Problem(answer)
                 if number == self._tries or not (answer.status_code in _UNKNOWN or problem.code == _BUSY):
                     raise problem
@@ -130,6 +131,15 @@ class Client:
                 pause = max(pause, min(float(asked), _LONGEST)) if asked.isascii() and asked.isdigit() else pause
             time.sleep(pause)
         raise AssertionError("tries is less than 1")
+
+
+def _object(answer: httpx.Response) -> dict[str, Any] | None:
+    """The JSON object in an answer; None if there is none."""
+    try:
+        said = answer.json()
+    except ValueError:
+        return None
+    return said if isinstance(said, dict) else None
 
 
 def _json(message: Message) -> dict[str, Any]:
