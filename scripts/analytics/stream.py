@@ -23,7 +23,7 @@ from scripts import one_connection
 from scripts.analytics import terminal
 from scripts.output import records
 from scripts.replace_file import replace
-from shared.errors import PillarboxError
+from shared.errors import PillarboxError, cause
 from shared.how_many import how_many
 
 if TYPE_CHECKING:
@@ -175,11 +175,11 @@ def _began(folder: Path, since: datetime) -> datetime:
     """The instant that this stream began with, kept in its folder; `since` if it is new."""
     kept = folder / _BEGAN
     try:
-        return datetime.fromisoformat(kept.read_text(encoding="ascii"))
+        return datetime.fromisoformat(kept.read_text(encoding="ascii")).astimezone(UTC)  # also where edited by hand
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as error:
-        raise PillarboxError(f"--checkpoint: {kept} cannot be read: {error}") from None
+        raise PillarboxError(f"--checkpoint: {kept} cannot be read: {cause(error)}") from None
     try:
         folder.mkdir(parents=True, exist_ok=True)
         replace(kept, since.isoformat())

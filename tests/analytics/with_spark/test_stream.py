@@ -123,3 +123,10 @@ def test_a_batch_that_comes_again_changes_nothing_and_one_before_it_is_refused(f
 def test_a_stream_keeps_the_minute_that_it_began_with(tmp_path: Path) -> None:
     assert stream._began(tmp_path / "new", _minute()) == _minute()
     assert stream._began(tmp_path / "new", _minute() + timedelta(minutes=5)) == _minute()
+    kept = tmp_path / "new" / "since"
+    kept.write_text("2026-11-28")
+    assert stream._began(tmp_path / "new", _minute()).utcoffset() == timedelta(0)
+    for damaged in (b"", b"2026-11-28T1", b"\xb6"):
+        kept.write_bytes(damaged)
+        with pytest.raises(PillarboxError, match=f"--checkpoint: {kept} cannot be read: "):
+            stream._began(tmp_path / "new", _minute())
