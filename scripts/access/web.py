@@ -62,8 +62,12 @@ def setup(options: argparse.Namespace) -> int:
 
 
 def _checked(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.netloc or parts.query or parts.fragment:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or parts.query or parts.fragment:
         raise PillarboxError(
             f"--url: {show(url)} is not the address of httpd; allowed: http or https, a host, a port, a path"
         )

@@ -46,6 +46,8 @@ def test_the_first_person_becomes_an_admin_and_the_link_is_kept_as_a_digest(web:
         (("setup", "shop", "--url", URL), '"shop" is an application; allowed: a person'),
         (("setup", "gone", "--url", URL), '"gone" is disabled'),
         (("setup", "olga", "--url", "mail.example.com"), '--url: "mail.example.com" is not the address of httpd'),
+        (("setup", "olga", "--url", "http://["), '--url: "http://[" is not the address of httpd'),
+        (("setup", "olga", "--url", "http://a:99999"), '--url: "http://a:99999" is not the address of httpd'),
         (("setup", "olga"), "httpd.yaml is missing; give --url"),
     ],
 )

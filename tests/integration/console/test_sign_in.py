@@ -213,7 +213,10 @@ async def test_a_form_counts_only_with_the_token_of_its_session_and_from_our_own
     of_mary = page.partition('name="token" value="')[2][:64]
     assert (await rita.post("/console/decide", data={**form, "token": of_mary})).status_code == 403
     own = (await rita.get("/console/account")).text.partition('name="token" value="')[2][:64]
-    for header in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}):
+    for header in (
+        *({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Origin": "http://["}),
+        {"Sec-Fetch-Site": "cross-site"},
+    ):
         sent = await rita.post("/console/decide", data={**form, "token": own}, headers=header)
         assert sent.status_code == 403, header
         signing = await rita.post("/console/sign-in", data={"name": "rita", "password": PASSWORD}, headers=header)
