@@ -47,7 +47,7 @@ def following(expression: str, timezone: str, after: datetime) -> datetime:
         raise CronRefused(f"{show(expression)} does not have five fields; allowed: {_ALLOWED}")
     try:
         occurrence = next(CronSim(expression, after.astimezone(place)))
-    except CronSimError as error:
+    except (CronSimError, ValueError) as error:  # int() refuses thousands of digits
         reason = str(error).lower()
         raise CronRefused(f"{show(expression)} is not a cron expression ({reason}); allowed: {_ALLOWED}") from None
     except StopIteration:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import urlsplit
 
 from operate.errors import NotNow, NotThere, Refused
 from operate.settings.change import Asked, changing
@@ -26,7 +25,7 @@ from shared.config.queued.webhooks import (
     NAME_ALLOWED,
     NAME_PATTERN,
     URL_ALLOWED,
-    URL_PATTERN,
+    is_endpoint_url,
 )
 from shared.masking import show
 from shared.postgres import database
@@ -140,7 +139,7 @@ async def rotate(
 def _check(wanted: Wanted) -> None:
     if not re.fullmatch(NAME_PATTERN, wanted.name):
         raise Refused(f"{show(wanted.name)} is not a name of an endpoint; allowed: {NAME_ALLOWED}")
-    if not re.fullmatch(URL_PATTERN, wanted.url) or not _has_port(wanted.url):
+    if not is_endpoint_url(wanted.url):
         raise Refused(f"{show(wanted.url)} is not a URL of an endpoint; allowed: {URL_ALLOWED}")
     for kind in wanted.events or ("",):
         if kind not in KINDS:
@@ -153,13 +152,6 @@ def _check(wanted: Wanted) -> None:
         raise Refused(error.reason, str(error)) from None
     for secret in wanted.secrets:
         signature.key_of(secret)
-
-
-def _has_port(url: str) -> bool:
-    try:
-        return urlsplit(url).port != 0
-    except ValueError:
-        return False
 
 
 async def _changeable(connection: database.Connection, name: str) -> database.Row:

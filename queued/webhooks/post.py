@@ -27,6 +27,7 @@ from shared.http import HttpClient, HttpFailed
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
+    from urllib.parse import SplitResult
 
 _LONGEST: Final = 65_536  # octets of an answer, of which only the status is used
 _KNOWN: Final = 30.0  # seconds for which the addresses of a name are used again
@@ -40,10 +41,8 @@ class Post:
 
     def __init__(self, url: str, *, private: bool, limit: float, context: ssl.SSLContext | None = None) -> None:
         """`limit`: seconds for a request, everything included. context: which servers are trusted; None: the usual."""
-        self._parts = urlsplit(url)
-        self._private, self._limit = private, limit
-        secure = self._parts.scheme == "https"
-        self._port = self._parts.port or (_HTTPS if secure else _HTTP)
+        self._url, self._private, self._limit = url, private, limit
+        secure = url.startswith("https:")
         self._client = HttpClient(_LONGEST, (context or ssl.create_default_context()) if secure else None, keep=True)
         self._addresses: list[str] = []
         self._asked = 0.0
@@ -51,15 +50,16 @@ class Post:
     async def send(self, name: str, body: bytes, keys: Sequence[bytes], clock: Callable[[], datetime]) -> Answer:
         """What the endpoint answers to this body, under this name."""
         now = clock()
-        fields = [
-            ("Host", self._parts.netloc.rpartition("@")[2]),
-            ("Content-Type", "application/json"),
-            ("User-Agent", "pillarbox"),
-            *signature.headers(keys, name, int(now.timestamp()), body),
-        ]
         try:
+            parts = urlsplit(self._url)
+            fields = [
+                ("Host", parts.netloc.rpartition("@")[2]),
+                ("Content-Type", "application/json"),
+                ("User-Agent", "pillarbox"),
+                *signature.headers(keys, name, int(now.timestamp()), body),
+            ]
             async with asyncio.timeout(self._limit):
-                said = await self._ask(fields, body)
+                said = await self._ask(parts, fields, body)
         except TimeoutError:
             return Answer(f"did not answer within {self._limit:g} s")
         except (HttpFailed, ValueError) as error:
@@ -71,11 +71,14 @@ class Post:
         """Close the kept connections."""
         await self._client.close()
 
-    async def _ask(self, fields: list[tuple[str, str]], body: bytes) -> Callable[[datetime], Answer]:
-        parts, failure = self._parts, HttpFailed("has no address")
+    async def _ask(
+        self, parts: SplitResult, fields: list[tuple[str, str]], body: bytes
+    ) -> Callable[[datetime], Answer]:
+        failure = HttpFailed("has no address")
+        port = parts.port or (_HTTPS if parts.scheme == "https" else _HTTP)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        for address in (await self._find())[:_TRIES]:
-            url = f"{parts.scheme}://{address}:{self._port}{path}"
+        for address in (await self._find(parts.hostname or "", port))[:_TRIES]:
+            url = f"{parts.scheme}://{address}:{port}{path}"
             try:
                 got = await self._client.ask("POST", url, fields, body, name=parts.hostname)
             except HttpFailed as error:
@@ -84,13 +87,12 @@ class Post:
                 return lambda now: answer.read(got.status, got.retry_after, now)
         raise failure
 
-    async def _find(self) -> list[str]:
+    async def _find(self, host: str, port: int) -> list[str]:
         """The addresses that may be connected to, as URLs have them."""
         if self._addresses and monotonic() - self._asked < _KNOWN:
             return self._addresses
-        host = self._parts.hostname or ""
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, self._port, type=socket.SOCK_STREAM)
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError as error:
             raise HttpFailed(f"{host}: {cause(error)}") from None
         addresses = list(dict.fromkeys(ip_address(str(each[4][0]).partition("%")[0]) for each in found))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 from operate import sign_in
 from operate.queue.query import to_the_second
@@ -21,6 +20,7 @@ from scripts.output import records
 from shared.config.httpd.load import load_httpd
 from shared.errors import PillarboxError
 from shared.masking import show
+from shared.url import parts_of
 
 if TYPE_CHECKING:
     import argparse
@@ -62,12 +62,8 @@ def setup(options: argparse.Namespace) -> int:
 
 
 def _checked(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable or parts.query or parts.fragment:
+    parts = parts_of(url)
+    if parts is None or parts.scheme not in {"http", "https"} or parts.query or parts.fragment:
         raise PillarboxError(
             f"--url: {show(url)} is not the address of httpd; allowed: http or https, a host, a port, a path"
         )

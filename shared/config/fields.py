@@ -31,6 +31,7 @@ from pydantic import (
 from shared.config.units import DURATION_PATTERN, SIZE_PATTERN, format_size, parse_duration, parse_size
 from shared.mail.domain import to_ascii
 from shared.masking import show
+from shared.url import parts_of
 
 type Network = IPv4Network | IPv6Network
 type JsonSchema = dict[str, Any]
@@ -95,6 +96,19 @@ def matching(pattern: str, allowed: str) -> Checked:
         raise ValueError(f"{show(value)} is not usable here; allowed: {allowed}{quotes_hint(value)}")
 
     return Checked(read, {"type": "string", "pattern": f"^({pattern})$"})
+
+
+def url_matching(pattern: str, allowed: str) -> Checked:
+    """As `matching`, for a URL, whose host and port must be valid too."""
+    plain = matching(pattern, allowed)
+
+    def read(value: object) -> str:
+        url: str = plain.read(value)
+        if parts_of(url) is None:
+            raise ValueError(f"{show(value)} is not usable here; allowed: {allowed}")
+        return url
+
+    return Checked(read, plain.schema)
 
 
 def domain_matching(pattern: str, allowed: str) -> Checked:

@@ -7,9 +7,11 @@ See: docs/how-to/observe/trace-a-message.md; https://opentelemetry.io/docs/specs
 
 from typing import Annotated
 
-from shared.config.fields import Fraction, Interval, Section, matching, setting
+from shared.config.fields import Fraction, Interval, Section, setting, url_matching
 
-Endpoint = Annotated[str, matching(r"https?://[!-~]+", "an http or https URL, such as http://127.0.0.1:4318/v1/traces")]
+Endpoint = Annotated[
+    str, url_matching(r"https?://[!-~]+", "an http or https URL, such as http://127.0.0.1:4318/v1/traces")
+]
 
 
 class Tracing(Section):

@@ -13,6 +13,7 @@ from pydantic import model_validator
 
 from shared.config.fields import Checked, Section, Text, required, setting
 from shared.config.queued.login import Secret
+from shared.url import parts_of
 
 #: HTTPS, or HTTP of this host; a host, perhaps a port and a path, and nothing else.
 _URL: Final = re.compile(
@@ -22,7 +23,7 @@ _URL: Final = re.compile(
 
 def is_url(value: object) -> bool:
     """Whether the provider may be asked there."""
-    return isinstance(value, str) and _URL.fullmatch(value) is not None
+    return isinstance(value, str) and _URL.fullmatch(value) is not None and parts_of(value) is not None
 
 
 def _issuer(value: object) -> str:

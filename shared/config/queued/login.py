@@ -14,6 +14,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from shared.config.fields import Checked, FilePath, Interval, Section, Text, matching, required, setting
+from shared.url import parts_of
 
 Mechanism = Literal["SCRAM-SHA-256-PLUS", "SCRAM-SHA-256", "PLAIN", "LOGIN", "OAUTHBEARER", "XOAUTH2"]
 #: The strongest first: the first one that the host offers too is used.
@@ -31,7 +32,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def _token_url(value: object) -> str:
-    if isinstance(value, str) and _URL.fullmatch(value):
+    if isinstance(value, str) and _URL.fullmatch(value) and parts_of(value):
         return value
     # Not the value: what is before an @ or behind a ? may be a secret. A URL that is accepted is in log lines.
     raise ValueError("the value is not usable here; allowed: a URL that begins with https://, without @ and ?")

@@ -5,15 +5,27 @@ Guarantees: a condition can be read, and asked of an event; no secret stands in 
 See: docs/how-to/send/webhooks.md; docs/reference/condition.md
 """
 
+import re
 from typing import Annotated, Final, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
 from shared.config.condition.of_event import condition
 from shared.config.condition.tree import ConditionError
-from shared.config.fields import Interval, Section, matching, required, section, setting, unique_ids, whole
+from shared.config.fields import (
+    Interval,
+    Section,
+    matching,
+    required,
+    section,
+    setting,
+    unique_ids,
+    url_matching,
+    whole,
+)
 from shared.config.queued.routing import Truth
 from shared.masking import show
+from shared.url import parts_of
 
 EventKind = Literal[
     "accepted",
@@ -30,11 +42,16 @@ EventKind = Literal[
     "report.alarm",
 ]
 KINDS: Final[tuple[str, ...]] = get_args(EventKind)
-URL_PATTERN: Final = r"https?://[^\s/?#@]+(?:[/?][^\s#]*)?"
+_URL_PATTERN: Final = r"https?://[^\s/?#@]+(?:[/?][^\s#]*)?"
 URL_ALLOWED: Final = "http:// or https://, a host and a path, without user, password and #"
 NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 NAME_ALLOWED: Final = "1 to 64 of letters, digits, dot, underscore and hyphen"
 LARGEST_BATCH: Final = 1000
+
+
+def is_endpoint_url(url: str) -> bool:
+    """Whether requests can be sent there: the pattern fits, and host and port are valid."""
+    return re.fullmatch(_URL_PATTERN, url) is not None and parts_of(url) is not None
 
 
 def _condition(text: str) -> str:
@@ -49,7 +66,7 @@ class WebhookEndpoint(Section):
     """One HTTP endpoint and the events that it gets."""
 
     id: Annotated[str, matching(NAME_PATTERN, NAME_ALLOWED)] = required("The endpoint's name.", unit="id, unique")
-    url: Annotated[str, matching(URL_PATTERN, URL_ALLOWED)] = required("Where requests go.", unit="URL")
+    url: Annotated[str, url_matching(_URL_PATTERN, URL_ALLOWED)] = required("Where requests go.", unit="URL")
     events: Annotated[list[EventKind], Field(min_length=1)] = required(
         "The kinds of events that it gets.", unit=f"list of {', '.join(KINDS)}"
     )

@@ -5,11 +5,11 @@ See: https://docs.rspamd.com/developers/protocol; rspamd's task_timeout (8s) and
 """
 
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from shared.config.fields import Checked, Interval, Section, Size, section, setting, whole
 from shared.config.smtpd.policy_fields import QuarantineId
 from shared.masking import show
+from shared.url import parts_of
 
 Consequence = Literal["accept", "tag", "hold", "defer", "reject"]
 _WORDS = "accept, tag (add the check's header fields), hold, defer or reject"
@@ -17,12 +17,8 @@ _WORDS = "accept, tag (add the check's header fields), hold, defer or reject"
 
 def _url(value: object) -> str:
     if isinstance(value, str) and value.isascii() and value.isprintable() and " " not in value:
-        try:
-            parts = urlsplit(value)
-            good = parts.scheme == "http" and parts.hostname and parts.port != 0
-        except ValueError:
-            good = False
-        if good and not parts.username and not parts.query and not parts.fragment:
+        parts = parts_of(value)
+        if parts and parts.scheme == "http" and not (parts.username or parts.query or parts.fragment):
             return value
     raise ValueError(f"{show(value)} is not a valid rspamd address; allowed: http://HOST:PORT of its normal worker")
 

@@ -152,7 +152,9 @@ async def test_without_the_provider_tokens_wait_and_keys_work(system: System, oi
         assert api.daemon.said("oidc.unreachable")
 
 
-@pytest.mark.parametrize("issuer", ["http://login.example.com", "login.example.com", "https://x/?a", "ftp://x", ""])
+@pytest.mark.parametrize(
+    "issuer", ["http://login.example.com", "login.example.com", "https://x/?a", "https://x:99999", "ftp://x", ""]
+)
 def test_an_issuer_is_asked_by_https_or_on_this_host(issuer: str) -> None:
     with pytest.raises(ValueError, match="begins with https://"):
         HttpdConfig.model_validate({"oidc": {"issuer": issuer, "audience": "x"}})

@@ -683,6 +683,11 @@ WRITTEN: Final = [
         'config/smtpd.yaml:2: load.stress: "80%" is not a fraction; allowed: a number from 0 to 1',
     ),
     queued(
+        "port of an endpoint that is not a number",
+        f"{_ALL}\nwebhooks: {{endpoints: [{{id: app, url: 'https://app.example:x/', events: [failed], secrets: ['env:S']}}]}}",
+        'config/queued.yaml:3: webhooks.endpoints[0].url: "https://app.example:x/" is not usable here; allowed: http:// or https://, a host and a path, without user, password and #',
+    ),
+    queued(
         "no intervals",
         f"{_ALL}\ntransports: [{{id: default, retry: {{intervals: []}}}}]",
         "config/queued.yaml:3: transports[0].retry.intervals: the list is empty; allowed: at least one entry, or to leave the key out",

@@ -117,6 +117,8 @@ def test_changes_have_a_preview_an_audit_row_and_an_undo(
         (("app", "ftp://x/"), "http:// or https://"),
         (("app", "https://user:pw@x/"), "without user, password"),
         (("app", "https://x:99999/"), "http:// or https://"),
+        (("app", "https://[x]/"), "http:// or https://"),
+        (("app", "https://:443/"), "http:// or https://"),
         (("a b", URL), "letters, digits"),
         (("app", URL, "--where", "state=HOLD"), "an event does not have it; allowed: id, message"),
         (("app", URL, "--where", "sendr=x"), "did you mean sender?"),

@@ -101,6 +101,16 @@ def _in_order(taken: list[dict[str, Any]]) -> dict[int, str]:
     return first
 
 
+@pytest.mark.parametrize(("url", "reason"), [("https://[x]/", "IP"), ("http://a:x/", "Port")])
+async def test_a_url_that_cannot_be_asked_is_a_failure_of_its_endpoint(
+    factory: Factory, hooked: Hook, url: str, reason: str
+) -> None:
+    hook = hooked(url)
+    factory.row()
+    await hook.settled()
+    assert (state(factory).tries, reason in state(factory).error) == (1, True)
+
+
 async def test_retry_after_is_honoured_and_the_schedule_otherwise(factory: Factory, hooked: Hook, hooks: Make) -> None:
     taker = await hooks()
     hook = hooked(taker.url)

@@ -109,6 +109,7 @@ def test_an_occurrence_is_later_than_the_given_time() -> None:
         ("0 9 * * xyz", "bad day-of-week"),
         ("a b c d e", "bad minute"),
         ("0 9 * *\n* x", "five fields"),
+        (f"{'9' * 5000} * * * *", "exceeds the limit"),
     ],
 )
 def test_an_invalid_expression_is_refused_in_one_line(expression: str, says: str) -> None:
