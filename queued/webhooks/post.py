@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from functools import cached_property
 from ipaddress import ip_address
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -51,15 +52,14 @@ class Post:
         """What the endpoint answers to this body, under this name."""
         now = clock()
         try:
-            parts = urlsplit(self._url)
             fields = [
-                ("Host", parts.netloc.rpartition("@")[2]),
+                ("Host", self._parts.netloc.rpartition("@")[2]),
                 ("Content-Type", "application/json"),
                 ("User-Agent", "pillarbox"),
                 *signature.headers(keys, name, int(now.timestamp()), body),
             ]
             async with asyncio.timeout(self._limit):
-                said = await self._ask(parts, fields, body)
+                said = await self._ask(fields, body)
         except TimeoutError:
             return Answer(f"did not answer within {self._limit:g} s")
         except (HttpFailed, ValueError) as error:
@@ -71,14 +71,20 @@ class Post:
         """Close the kept connections."""
         await self._client.close()
 
-    async def _ask(
-        self, parts: SplitResult, fields: list[tuple[str, str]], body: bytes
-    ) -> Callable[[datetime], Answer]:
-        failure = HttpFailed("has no address")
-        port = parts.port or (_HTTPS if parts.scheme == "https" else _HTTP)
+    @cached_property
+    def _parts(self) -> SplitResult:
+        """The URL's parts; ValueError if its host is not valid, which only a row written by hand can have."""
+        return urlsplit(self._url)
+
+    @cached_property
+    def _port(self) -> int:
+        return self._parts.port or (_HTTPS if self._parts.scheme == "https" else _HTTP)
+
+    async def _ask(self, fields: list[tuple[str, str]], body: bytes) -> Callable[[datetime], Answer]:
+        parts, failure = self._parts, HttpFailed("has no address")
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        for address in (await self._find(parts.hostname or "", port))[:_TRIES]:
-            url = f"{parts.scheme}://{address}:{port}{path}"
+        for address in (await self._find())[:_TRIES]:
+            url = f"{parts.scheme}://{address}:{self._port}{path}"
             try:
                 got = await self._client.ask("POST", url, fields, body, name=parts.hostname)
             except HttpFailed as error:
@@ -87,12 +93,13 @@ class Post:
                 return lambda now: answer.read(got.status, got.retry_after, now)
         raise failure
 
-    async def _find(self, host: str, port: int) -> list[str]:
+    async def _find(self) -> list[str]:
         """The addresses that may be connected to, as URLs have them."""
         if self._addresses and monotonic() - self._asked < _KNOWN:
             return self._addresses
+        host = self._parts.hostname or ""
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = await asyncio.get_running_loop().getaddrinfo(host, self._port, type=socket.SOCK_STREAM)
         except OSError as error:
             raise HttpFailed(f"{host}: {cause(error)}") from None
         addresses = list(dict.fromkeys(ip_address(str(each[4][0]).partition("%")[0]) for each in found))
