@@ -37,7 +37,7 @@ from queued.values import _NOTHING, Claimed, Fence, fence
 # Rows later than that wait for the next full pass, at most one poll interval away.
 _MARGIN = timedelta(seconds=10)
 #: The floors of a claim, one for each class of mail that is taken in the order it falls due: none of them.
-NO_FLOORS: Final[Mapping[str, datetime | None]] = MappingProxyType(
+NO_FLOORS: Final[Mapping[str, Any]] = MappingProxyType(
     dict.fromkeys(("floor_urgent", "floor_urgent_retried", "floor", "floor_retried", "floor_bulk"))
 )
 
@@ -90,7 +90,8 @@ class Claimer:
         self._where = where
         self._worker = worker
         self._settings = settings
-        self._floors: dict[str, datetime] = {}
+        # As text, whose type PostgreSQL finds out as it does NULL's: one plan serves whichever classes have a floor.
+        self._floors: dict[str, str] = {}
         self._full = FullPass(settings.poll.total_seconds())
         self._passed: datetime | None = None  # when the last full pass began, by PostgreSQL's clock
         self._leaves = Leaves()
@@ -164,6 +165,7 @@ class Claimer:
                 connection,
                 _besides(self._where, besides),
                 {"unanswered": among_tokens(self._unanswered), "ended": ENDED if self._ended else "false"},
+                keep=not besides and not self._unanswered,
                 now=None,
                 **{**NO_FLOORS, **self._floors},
                 batch=limit,
@@ -203,12 +205,12 @@ class Claimer:
         taken: Counter[str] = Counter()
         for row in reversed(rows):
             name = _class(row.priority, tried=row.tried_before)
-            self._floors[name] = row.next_retry - _MARGIN
+            self._floors[name] = (row.next_retry - _MARGIN).isoformat()
             taken[name] += 1
         ended = exhausted(taken, limit, retried, ordinary)
         if self._passed is not None:
             for name in ended - self._floors.keys():
-                self._floors[name] = self._passed - _MARGIN
+                self._floors[name] = (self._passed - _MARGIN).isoformat()
         return ended
 
     async def extend(self, connection: database.Connection, claimed: Sequence[Claimed]) -> dict[Fence, bool]:
@@ -271,18 +273,21 @@ def exhausted(taken: Mapping[str, int], limit: int, retried: int, ordinary: int 
 
 
 async def _ask(
-    connection: database.Connection, where: str, parts: Mapping[str, str], **values: Any
+    connection: database.Connection, where: str, parts: Mapping[str, str], *, keep: bool, **values: Any
 ) -> list[database.Row]:
-    """The claim, once more when a partition was not there yet or was there no longer."""
+    """The claim, once more when a partition was not there yet or was there no longer.
+
+    `keep`: its plan, from the first time on each connection, also those that the pool opens when mail comes suddenly.
+    """
     try:
-        return await database.fetch_where(connection, "claim", where, parts, **values)
+        return await database.fetch_where(connection, "claim", where, parts, keep=keep, **values)
     except database.NO_PARTITION:
         # A lost try is written into today's attempts, and the clock jumped past the days made in advance; maintenance
         # makes the others.
         await database.fetch(connection, "history_create", ahead=1)
     except database.VANISHED:
         pass  # the queue was repartitioned meanwhile
-    return await database.fetch_where(connection, "claim", where, parts, **values)
+    return await database.fetch_where(connection, "claim", where, parts, keep=keep, **values)
 
 
 def among_tokens(tokens: Collection[int]) -> str:

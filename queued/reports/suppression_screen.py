@@ -133,11 +133,15 @@ class Screen:
         if not self._any and monotonic() - self._asked < _GLANCE:
             return {}
         targets = {_key(c): target(c.recipient.domain) for c in claimed}
-        async with self._pool.connection() as connection:
-            rows = await database.fetch(
-                connection, "suppression_among", now=None, targets=[*targets, *set(targets.values())]
-            )
-            self._asked = monotonic()
+        before, self._asked = self._asked, monotonic()  # attempts that begin meanwhile go by the answer before
+        try:
+            async with self._pool.connection() as connection:
+                rows = await database.fetch(
+                    connection, "suppression_among", now=None, targets=[*targets, *set(targets.values())]
+                )
+        except BaseException:
+            self._asked = before
+            raise
         self._any = rows[0].anybody
         reasons = {row.target: row.reason for row in rows if row.target is not None}
         return {

@@ -221,10 +221,10 @@ async def fetch(source: Connection, name: str, /, where: str | None = None, **va
 
 
 async def fetch_where(
-    source: Connection, name: str, where: str, parts: Mapping[str, str], /, **values: Any
+    source: Connection, name: str, where: str, parts: Mapping[str, str], /, *, keep: bool = False, **values: Any
 ) -> list[Row]:
-    """As `fetch` with a condition, and with other parts (shared.postgres.queries.where_query)."""
-    return await _fetch(source, where_query(name, where, **parts), values)
+    """As `fetch` with a condition, and with other parts (shared.postgres.queries.where_query); `keep`: fetch_filled."""
+    return await _fetch(source, where_query(name, where, **parts), values, prepare=_prepare(source, keep=keep))
 
 
 async def fetch_octets(source: Connection, name: str, /, **values: Any) -> list[Row]:
@@ -247,8 +247,12 @@ async def fetch_filled(
     `keep`: the same text comes again, and planning it costs more than running it: have it prepared from the first time.
     `octets`: in the binary format, as `fetch_octets`.
     """
-    prepare = True if keep and not is_pooled(source) else None
-    return await _fetch(source, filled_query(name, **parts), values, prepare=prepare, octets=octets)
+    return await _fetch(source, filled_query(name, **parts), values, prepare=_prepare(source, keep=keep), octets=octets)
+
+
+def _prepare(source: Connection, *, keep: bool) -> bool | None:
+    """What the driver is asked: None leaves it to the number of times that a text came."""
+    return True if keep and not is_pooled(source) else None
 
 
 async def _fetch(

@@ -179,3 +179,22 @@ async def test_a_late_commit_below_the_floor_is_found_by_the_next_full_pass(
     assert await mine.take(connection, 10) == []
     mine._full.hurry()  # as if an hour had passed since
     assert [c.id for c in await mine.take(connection, 10)] == [below]
+
+
+async def test_a_claim_is_planned_once_for_a_connection(connection: db.Connection) -> None:
+    """A pool opens connections when mail comes suddenly; on each the first claims took longer to plan than to run."""
+    await db.keep_plans(connection)
+    await claimer().take(connection, 1, besides=[1])
+    assert await plans(connection) == [], "a text that does not come again is kept"
+    mine = claimer()
+    for _ in range(2):
+        await mine.take(connection, 1)
+    assert await plans(connection) == [(3, 0)], "the suspects of a full pass, and two claims"
+
+
+async def plans(connection: db.Connection) -> list[tuple[int, int]]:
+    """How often each kept claim ran by the plan that was kept, and by one of its own."""
+    cursor = await connection.execute(
+        "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE statement LIKE '%lost_since%'"
+    )
+    return [(generic, custom) for generic, custom in await cursor.fetchall()]

@@ -6,13 +6,16 @@ Owns: proofs about queued/reports/learn.py, queued/reports/suppression_screen.py
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import timedelta
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
+from queued.reports import suppression_screen
 from queued.reports.suppression_screen import Screen, Screening
 from scripts.cli import main
 from shared.config.suppression import Suppression
@@ -20,6 +23,7 @@ from shared.mail.suppression import named_message, return_path
 from shared.postgres import database as db
 from tests.fixtures.daemons.serving import Dialogue, serving
 from tests.fixtures.database.results import FAILED, claim, finished, running_recorder
+from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -251,6 +255,31 @@ async def test_an_empty_suppression_list_is_cached(factory: Factory, database: s
     assert await screen.look(claimed, b"") == ([], tuple(claimed)), "asked again at once"
     await pool.close()
     assert await screening(pool).look(claimed, b"") == ([], tuple(claimed)), "mail waits for the table"
+
+
+async def test_one_attempt_asks_whether_the_list_is_still_empty_and_others_do_not_wait(
+    factory: Factory, database: str, pool: db.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    factory.rows(1)
+    claimed = await claim(database)
+    screen = screening(pool)
+    assert await screen.look(claimed, b"") == ([], tuple(claimed))
+    with factory.another() as session:
+        session.execute("LOCK TABLE pillarbox.suppressions IN ACCESS EXCLUSIVE MODE")
+        with monkeypatch.context() as hour:
+            hour.setattr(suppression_screen, "monotonic", lambda: monotonic() + 3600)
+            asking = asyncio.create_task(screen.look(claimed, b""))
+            waits = "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database"
+            await eventually(lambda: factory.one(f"{waits} WHERE datname = current_database())"), "one waits")
+            async with asyncio.timeout(60):
+                assert await screen.look(claimed, b"") == ([], tuple(claimed))
+            assert not asking.done()
+            asking.cancel()
+            await asyncio.wait([asking])
+            session.execute("INSERT INTO pillarbox.suppressions VALUES ('example.com', 'all of it', 'operator')")
+            session.commit()
+            [result], _ = await screen.look(claimed, b"")
+            assert result.result == "rejected", "an attempt that asked in vain is taken for an answer"
 
 
 async def test_a_suppressed_rcpt_is_refused_or_held(factory: Factory, database: str) -> None:

@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass, field
 from datetime import timedelta
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -50,7 +50,7 @@ class Pulse:
 
     async def run(self) -> None:
         connection = await database.connect(self.uri, "pulse")
-        values: dict[str, object] = {"now": None, **NO_FLOORS, "batch": 0, "ordinary": 0, "retried": 0}
+        values: dict[str, Any] = {"now": None, **NO_FLOORS, "batch": 0, "ordinary": 0, "retried": 0}
         values |= {"worker": "pulse", "lease": timedelta(0), "suspects": False, "token": 1}
         while not self.stopped.is_set():
             began = monotonic()
