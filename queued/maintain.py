@@ -330,9 +330,13 @@ class Maintainer:
         first = (connection.info.backend_pid, name)
         if name in _WIDE and first not in self._read:
             until = max(until, now + (self._deadline - now) / 2)
-        async with connection.transaction():
-            await database.fetch(connection, "maintain_patience", milliseconds=max(int((until - now) * 1000), 1))
-            rows = await database.fetch(connection, name, **values)
+        try:
+            async with connection.transaction():
+                await database.fetch(connection, "maintain_patience", milliseconds=max(int((until - now) * 1000), 1))
+                rows = await database.fetch(connection, name, **values)
+        except database.CANCELLED:
+            await connection.rollback()  # a COMMIT cancelled before it began has left the transaction open and failed
+            raise
         if name in _WIDE:
             self._read = {each for each in self._read if each[1] != name} | {first}
         return rows

@@ -122,7 +122,7 @@ class Endpoint:
     async def _read(self, reading: Feed) -> Portion:
         async with self._pool.connection() as connection:
             self._portion = portion = await reading.next(connection)
-        self._left = portion.events
+            self._left = portion.events
         if self._condition is not None:
             now = self._clock()
             self._left = [e for e in self._left if fits(self._condition, json.loads(e.text)["data"], now)]

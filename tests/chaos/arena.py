@@ -133,6 +133,8 @@ class Arena:
         fronts = asyncio.create_task(self._fronts(through))
         self.workers = tuple(await asyncio.gather(*workers))
         self.fronts = await fronts
+        if self.listener is not None:  # mail that arrives before there is an endpoint leaves no event of its arrival
+            await self.until("SELECT count(*) > 0 FROM webhooks")
         self.load = await self._application(box)
 
     async def _fronts(self, through: dict[str, Any]) -> tuple[Daemon, ...]:

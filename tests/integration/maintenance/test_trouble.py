@@ -19,6 +19,7 @@ from queued.maintain import Maintainer
 from shared.config.queued.settings import Maintenance
 from shared.postgres import database as db
 from tests.fixtures.heard import until
+from tests.fixtures.peers.proxy import relaying
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -162,6 +163,20 @@ async def test_a_step_with_a_lock_timeout_stops_no_other(
         assert await one_round(connection, overdue="1m")
     assert "finish" in {failed["step"] for failed in heard.all("maintain.failed")}
     assert heard.all("maintain.renotified")
+
+
+async def test_a_commit_that_is_cancelled_before_it_begins_stops_no_other_step(factory: Factory, heard: Heard) -> None:
+    """The driver leaves such a transaction open, and PostgreSQL refuses every statement in it."""
+    deleted = factory.row(status="DELETE")
+    async with relaying(factory.uri) as proxy:
+        connection = await db.connect(proxy.uri, "maintainer")
+        try:
+            proxy.cancel_commit = True
+            assert await one_round(connection)
+        finally:
+            await connection.close()
+    assert [failed["step"] for failed in heard.all("maintain.failed")] == ["hold_poison"]
+    assert [row.id for row in factory.archive()] == [deleted]
 
 
 async def test_a_round_that_loses_its_connection_ends(factory: Factory, connection: db.Connection) -> None:
