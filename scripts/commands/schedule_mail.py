@@ -7,11 +7,10 @@ See: operate/settings/schedule_mail.py, which checks it.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from operate.settings.schedule_mail import check_addresses, checked
-from scripts import standard_input
+from scripts import input_file
 from shared.errors import PillarboxError
 from shared.masking import show
 
@@ -25,7 +24,7 @@ def read_mail(sender: str, recipients: Sequence[str], file: str) -> Mail:
     """The message in `file`, or on standard input when that is `-`."""
     check_addresses(sender, recipients)  # before the message is typed
     try:
-        content = standard_input.read("the message, its header first") if file == "-" else Path(file).read_bytes()
+        content = input_file.read(file, "the message, its header first")
     except OSError as error:
         raise PillarboxError(f"--file: {show(file)}: {error.strerror}") from None
     return checked(sender, recipients, content, file)

@@ -9,11 +9,10 @@ See: operate/settings/suppress.py, which does it; docs/how-to/deliver/suppressio
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from operate.settings import suppress
-from scripts import one_connection, standard_input
+from scripts import input_file, one_connection
 from scripts.options import duration, finish
 from scripts.output import records, settings
 from scripts.output.reason import by
@@ -69,8 +68,7 @@ def add(options: argparse.Namespace) -> int:
 def import_file(options: argparse.Namespace) -> int:
     """Suppress what a file names."""
     try:
-        listed = standard_input.read(_TYPED) if options.file == "-" else Path(options.file).read_bytes()
-        lines = listed.decode("utf-8").splitlines()
+        lines = input_file.read(options.file, _TYPED).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise PillarboxError(f"{options.file}: cannot be read: {cause(error)}; allowed: a text file in UTF-8") from None
     written = ((number, line.partition("#")[0].strip()) for number, line in enumerate(lines, start=1))

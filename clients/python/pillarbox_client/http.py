@@ -43,7 +43,7 @@ class Problem(Exception):
             for each in (errors if isinstance(errors, list) else ())
             if isinstance(each, dict)
         )
-        reason = f"{answer.url} did not answer with JSON" if answer.is_success else answer.reason_phrase
+        reason = f"{answer.url} did not answer as Pillarbox does" if answer.is_success else answer.reason_phrase
         detail = self.said.get("detail") or self.said.get("title") or reason
         super().__init__(f"{self.status} {detail}{f' ({places})' if places else ''}")
 
@@ -89,31 +89,36 @@ class Client:
 
     def send(self, message: Message, *, idempotency_key: str | None = None) -> UUID:
         """Send a message; its id. It is committed to the queue for all its recipients."""
-        return UUID(self._post("/v1/messages", _json(message), idempotency_key)["id"])
+        return UUID(self._post("id", "/v1/messages", _json(message), idempotency_key))
 
     def send_batch(self, messages: Sequence[Message], *, idempotency_key: str | None = None) -> list[Answer]:
         """Send up to 1,000 messages; the answer to each, in order."""
-        answers = self._post("/v1/messages/batch", [_json(each) for each in messages], idempotency_key)
-        return [Answer.model_validate(each) for each in answers["data"]]
+        answers = self._post("data", "/v1/messages/batch", [_json(each) for each in messages], idempotency_key)
+        return [Answer.model_validate(each) for each in answers]
 
     def message(self, id_: UUID | str) -> dict[str, Any]:
         """What became of a message: its recipients, their states, every try."""
-        return self._asked("GET", f"/v1/messages/{UUID(str(id_))}")
+        return self._answer_with("id", "GET", f"/v1/messages/{UUID(str(id_))}")
 
     def reschedule(self, id_: UUID | str, at: datetime) -> int:
         """Send a message that was not tried yet at another time; how many recipients wait for it."""
         wanted = {"scheduled_at": at.isoformat()}
-        return int(self._asked("PATCH", f"/v1/messages/{UUID(str(id_))}", json=wanted)["recipients"])
+        return int(self._asked("recipients", "PATCH", f"/v1/messages/{UUID(str(id_))}", json=wanted))
 
     def cancel(self, id_: UUID | str) -> int:
         """Cancel what is left of a message; how many recipients."""
-        return int(self._asked("POST", f"/v1/messages/{UUID(str(id_))}/cancel")["recipients"])
+        return int(self._asked("recipients", "POST", f"/v1/messages/{UUID(str(id_))}/cancel"))
 
-    def _post(self, path: str, content: Any, key: str | None) -> dict[str, Any]:
+    def _post(self, wanted: str, path: str, content: Any, key: str | None) -> Any:
         headers = {"Idempotency-Key": key or str(uuid4())}
-        return self._asked("POST", path, json=content, headers=headers)
+        return self._asked(wanted, "POST", path, json=content, headers=headers)
 
-    def _asked(self, method: str, path: str, **what: Any) -> dict[str, Any]:
+    def _asked(self, wanted: str, method: str, path: str, **what: Any) -> Any:
+        """What the answer has under the name `wanted`."""
+        return self._answer_with(wanted, method, path, **what)[wanted]
+
+    def _answer_with(self, wanted: str, method: str, path: str, **what: Any) -> dict[str, Any]:
+        """The answer, which is Pillarbox's only if it has this name."""
         for number in range(1, self._tries + 1):
             pause = self._pause * 2 ** (number - 1)
             try:
@@ -122,7 +127,7 @@ class Client:
                 if number == self._tries:
                     raise
             else:
-                if answer.is_success and (said := _object(answer)) is not None:
+                if answer.is_success and wanted in (said := _object(answer) or {}):
                     return said
                 problem = Problem(answer)
                 if number == self._tries or not (answer.status_code in _UNKNOWN or problem.code == _BUSY):

@@ -17,6 +17,7 @@ import pytest
 
 from queued.reports import suppression_screen
 from queued.reports.suppression_screen import Screen, Screening
+from scripts import input_file
 from scripts.cli import main
 from shared.config.suppression import Suppression
 from shared.mail.suppression import named_message, return_path
@@ -317,7 +318,9 @@ async def test_any_client_may_send_reports_and_nothing_else(factory: Factory, da
         assert [reply[:3] for reply in said] == ["250", "250", "554"]
 
 
-def test_the_command_manages_the_table(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_manages_the_table(
+    database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "queued.yaml").write_text(json.dumps({"environment": {"database": {"uri": database}}}))
     listed = tmp_path / "list.txt"
     listed.write_text("# from the old server\nAnn@Example.com\nMÜller.example  # a domain\n")
@@ -342,6 +345,9 @@ def test_the_command_manages_the_table(database: str, tmp_path: Path, capsys: py
     listed.write_text("ann@example.com\nnot an address\n")
     assert main(["suppress", "import", str(listed), *config]) == 1
     assert f'{listed}:2: "not an address"' in capsys.readouterr().err
+    monkeypatch.setattr(input_file, "_LONGEST", 4096)
+    assert main(["suppress", "import", "/dev/zero", *config]) == 1
+    assert "/dev/zero: cannot be read: longer than 4KiB; allowed: a text file" in capsys.readouterr().err
 
 
 def test_only_one_report_at_a_time_scans_all_leaves(factory: Factory) -> None:

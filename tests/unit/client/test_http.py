@@ -24,8 +24,9 @@ MESSAGE: Final = Message(sender="shop@example.com", to=["ann@example.net"], text
         (403, '{"errors": 1, "detail": "no"}', "403 no"),
         (403, "[1]", "403 Forbidden"),
         (404, "<html>", "404 Not Found"),
-        (200, "<html>Sign in</html>", "200 http://proxy.test/v1/messages did not answer with JSON"),
-        (200, "[]", "200 http://proxy.test/v1/messages did not answer with JSON"),
+        (200, "<html>Sign in</html>", "200 http://proxy.test/v1/messages did not answer as Pillarbox does"),
+        (200, '{"ok": true}', "200 http://proxy.test/v1/messages did not answer as Pillarbox does"),
+        (200, "[]", "200 http://proxy.test/v1/messages did not answer as Pillarbox does"),
     ],
 )
 def test_an_answer_of_something_else_is_a_problem(status: int, body: str, text: str) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from operate.settings import schedule_mail
+from scripts import input_file
 from scripts.commands.schedule_mail import read_mail
 from shared.errors import PillarboxError
 
@@ -52,6 +53,14 @@ def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(PLAIN)))
     assert read_mail("", ["c@d.example"], "-").content == PLAIN
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("file", ["-", "/dev/zero"])
+def test_a_file_without_an_end_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+    monkeypatch.setattr(input_file, "_LONGEST", 10)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(PLAIN)))
+    with pytest.raises(PillarboxError, match=f'^--file: "{file}": longer than 10B$'):
+        read_mail("", ["c@d.example"], file)
 
 
 def test_at_a_terminal_one_line_says_what_is_read_and_how_it_ends(
