@@ -66,7 +66,8 @@ async def run(config: QueuedConfig, worker: Worker, again: Callable[[], QueuedCo
     conninfo = database.resolve(config.environment.database.uri, config.environment.var)
     migrate.check(conninfo)
     observed = _OBSERVING if config.metrics.listen else 0
-    pool = await database.open_pool(conninfo, f"pillarbox {worker.name}", _CONNECTIONS + _WEBHOOKS + observed)
+    size = _CONNECTIONS + _WEBHOOKS + observed
+    pool = await database.open_pool(conninfo, f"pillarbox {worker.name}", size, in_order=True)
     try:
         await _check_where(pool, worker.where, worker.source)
         await whole_leaves.warn(pool, worker.name, worker.where, worker.source)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import socket
 from contextlib import contextmanager
+from functools import partial
 from ipaddress import ip_address
 from select import POLLIN, poll
 from typing import TYPE_CHECKING, Any, Final
@@ -190,8 +191,13 @@ async def open_pool(
     application_name: str,
     size: int,
     kind: type[psycopg.AsyncConnection[TupleRow]] = psycopg.AsyncConnection,
+    *,
+    in_order: bool = False,
 ) -> Pool:
-    """A pool of `size` connections that reconnects by itself; its first connection is proven before it is returned."""
+    """A pool of `size` connections that reconnects by itself; its first connection is proven before it is returned.
+
+    in_order: what is asked reads few rows of many in the order of an index (connection_walk_in_order).
+    """
     await (await connect(conninfo, application_name)).close()
     pool: Pool = AsyncConnectionPool(
         complete(conninfo, application_name),
@@ -202,7 +208,7 @@ async def open_pool(
         timeout=10,
         reconnect_timeout=5,
         check=_look,
-        configure=_configure,
+        configure=partial(_configure, in_order=in_order),
         open=False,
     )
     await pool.open()
@@ -392,12 +398,14 @@ def hang_up(connection: Connection) -> None:
             same.shutdown(socket.SHUT_RDWR)
 
 
-async def _configure(connection: Connection) -> None:
+async def _configure(connection: Connection, *, in_order: bool) -> None:
     """The settings that every connection of a pool gets once."""
     await _mind_pooler(connection)
     await keep_plans(connection)
     if not is_pooled(connection):
         await fetch(connection, "connection_patience")
+        if in_order:
+            await fetch(connection, "connection_walk_in_order")
     events.answered()
 
 

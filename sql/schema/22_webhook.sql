@@ -168,7 +168,7 @@ CREATE FUNCTION webhook_events(kinds text[], after pg_snapshot, upto pg_snapshot
                                past bigint, past_rank integer, past_row bigint, past_id text, most integer)
 RETURNS TABLE (place bigint, rank integer, recipient bigint, id text, address text, event text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp
-SET enable_seqscan = off SET enable_nestloop = off SET plan_cache_mode = force_custom_plan AS $$
+SET enable_seqscan = off SET enable_bitmapscan = on SET enable_nestloop = off SET plan_cache_mode = force_custom_plan AS $$
 #variable_conflict use_column
 DECLARE
     low bigint := coalesce(pg_snapshot_xmin(after)::text::bigint, 0);

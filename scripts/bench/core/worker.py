@@ -30,7 +30,7 @@ _TOOK = timedelta(milliseconds=120)
 
 async def drain_pillarbox(uri: str, batch: int, where: str, *, bodies: bool) -> int:
     """Claim and record as delivered until nothing is due."""
-    pool = await database.open_pool(uri, "pillarbox bench worker", 2)
+    pool = await database.open_pool(uri, "pillarbox bench worker", 2, in_order=True)
     recorder = Recorder(pool, "bench", ahead=1)
     recording = asyncio.create_task(recorder.run())
     claimer = Claimer(where, "bench", Claim(batch=batch))

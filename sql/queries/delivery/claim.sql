@@ -11,6 +11,8 @@
 --
 -- {where} is the worker's own condition; it stands in the UPDATE too, so that all prune to the worker's leaves.
 -- Each class is one scan, its ORDER BY exactly its index; MATERIALIZED keeps the planner from running a LIMIT twice.
+-- The UPDATE has no join: its plan, made while statistics say that a leaf is empty, would read the whole leaf for each row that it
+-- takes. What a row was before is therefore read from `due`, of rows whose lease ran out alone.
 -- The floors, one for each class, keep the scans off the dead entries at the lower ends of their indexes (see
 -- queued/claiming/claim.py). The scan of suspects has none: its index holds little, and it is begun once a full pass.
 -- PostgreSQL prepares every part of a statement each time, also a part that then finds no row. So the bounds are plain
@@ -114,26 +116,26 @@ WITH urgent_kept AS MATERIALIZED (
     UPDATE pillarbox.queue q
        SET token = %(token)s::bigint, worker = %(worker)s, retry_count = q.retry_count + (NOT {unanswered})::integer,
            last_retry = coalesce(%(now)s::timestamptz, now()), lease_until = coalesce(%(now)s::timestamptz, now()) + %(lease)s,
-           lost_count = q.lost_count + (due.lost_token IS NOT NULL)::integer
-      FROM due
-     WHERE q.status = 'DELIVER' AND ({where}) AND q.id = due_id
+           lost_count = q.lost_count + (q.token IS NOT NULL AND NOT {unanswered})::integer
+     WHERE q.status = 'DELIVER' AND ({where}) AND q.id = ANY(ARRAY(SELECT due_id FROM due))
     RETURNING q.id, q.messages__id, q.actionid, q.ts, q.senderlocalpart, q.senderdomain, q.recipientlocalpart, q.recipientdomain,
               q.size, q.metadata->>'_partid' AS partid, q.transportid, q.jobid, q.priority, q.retry_count, q.next_retry, q.token,
               q.last_error IS NOT NULL AS tried_before,
               coalesce(q.last_error ~ '^(waiting: .* is left alone: )?(cannot log in: |53[0458] |503 5\.7\.|[45]\d\d [45]\.7\.(8|9|1[0-4]) )| \(our login was refused before\)$', false) AS login_refused,
               CASE WHEN jsonb_typeof(q.metadata) = 'object' THEN nullif(q.metadata - '_partid', '{}') END AS said,
-              q.noticed IS NOT NULL AS noticed, q.tableoid AS leaf,
-              due.lost_token, due.lost_worker, due.lost_since
+              q.noticed IS NOT NULL AS noticed, q.tableoid AS leaf
+), overdue AS MATERIALIZED (
+    SELECT * FROM due WHERE lost_token IS NOT NULL
 ), lost AS (
     INSERT INTO pillarbox.attempts (ts, queue__id, messages__id, retry_count, token, worker, partid, transportid, jobid,
                                     senderdomain, recipientdomain, size, outcome, scope, uncertain, duration)
     SELECT coalesce(%(now)s::timestamptz, now()), id, messages__id, retry_count - 1, lost_token, lost_worker, partid, transportid, jobid,
            senderdomain, recipientdomain, size, 'lease_expired', 'us', true, coalesce(%(now)s::timestamptz, now()) - lost_since
-      FROM taken
-     WHERE lost_token IS NOT NULL
+      FROM taken JOIN overdue ON due_id = id
 )
 SELECT id, messages__id, actionid, ts, senderlocalpart, senderdomain, recipientlocalpart, recipientdomain, size, partid,
-       transportid, jobid, priority, retry_count, next_retry, token, said, tried_before, login_refused, noticed, leaf, lost_token,
+       transportid, jobid, priority, retry_count, next_retry, token, said, tried_before, login_refused, noticed, leaf,
+       (SELECT lost_token FROM overdue WHERE due_id = id) AS lost_token,
        coalesce(%(now)s::timestamptz, now()) AS claimed_at, (SELECT last_value FROM pillarbox.queue_id_seq) AS newest
   FROM taken
  ORDER BY sign(priority) DESC, next_retry, id
@@ -151,7 +153,7 @@ WITH hand AS (
       FROM ROWS FROM (unnest(%(ids)s::bigint[], %(messages)s::uuid[], %(tokens)s::bigint[]), generate_series(1, cardinality(%(ids)s::bigint[])))
            AS h(id, message, token, number)
 ), free AS MATERIALIZED (
-    SELECT q.id, q.token FROM pillarbox.queue q JOIN hand h ON h.id = q.id AND h.message = q.messages__id AND h.token = q.token
+    SELECT q.id, q.token FROM pillarbox.queue q JOIN hand h ON h.id = q.id AND (h.message = q.messages__id) IS TRUE AND h.token = q.token
      WHERE q.id = ANY(%(ids)s::bigint[]) AND {among}
      ORDER BY q.id
        FOR NO KEY UPDATE OF q SKIP LOCKED
@@ -163,7 +165,7 @@ WITH hand AS (
     RETURNING q.id, q.token
 )
 SELECT q.id, q.token, (q.id, q.token) IN (SELECT e.id, e.token FROM extended e) AS extended
-  FROM pillarbox.queue q JOIN hand h ON h.id = q.id AND h.message = q.messages__id AND h.token = q.token
+  FROM pillarbox.queue q JOIN hand h ON h.id = q.id AND (h.message = q.messages__id) IS TRUE AND h.token = q.token
  WHERE q.id = ANY(%(ids)s::bigint[]) AND {among}
 
 -- name: claim_next_due
@@ -195,7 +197,7 @@ WITH hand AS (
       FROM ROWS FROM (unnest(%(ids)s::bigint[], %(messages)s::uuid[], %(tokens)s::bigint[], %(seconds)s::float8[], %(reasons)s::text[]),
                       generate_series(1, cardinality(%(ids)s::bigint[]))) AS h(id, message, token, seconds, reason, number)
 ), free AS MATERIALIZED (
-    SELECT q.id, q.token FROM pillarbox.queue q JOIN hand h ON h.id = q.id AND h.message = q.messages__id AND h.token = q.token
+    SELECT q.id, q.token FROM pillarbox.queue q JOIN hand h ON h.id = q.id AND (h.message = q.messages__id) IS TRUE AND h.token = q.token
      WHERE q.id = ANY(%(ids)s::bigint[]) AND {among}
      ORDER BY q.id
        FOR NO KEY UPDATE OF q SKIP LOCKED
@@ -222,7 +224,7 @@ UPDATE pillarbox.queue q
    SET token = NULL, worker = NULL, lease_until = NULL, retry_count = q.retry_count - 1
   FROM ROWS FROM (unnest(%(ids)s::bigint[], %(messages)s::uuid[], %(tokens)s::bigint[]), generate_series(1, cardinality(%(ids)s::bigint[])))
        AS h(id, message, token, number)
- WHERE q.id = ANY(%(ids)s::bigint[]) AND {among} AND q.id = h.id AND q.messages__id = h.message AND q.token = h.token
+ WHERE q.id = ANY(%(ids)s::bigint[]) AND {among} AND q.id = h.id AND (q.messages__id = h.message) IS TRUE AND q.token = h.token
 RETURNING q.id, h.token
 
 -- name: dry_run_due

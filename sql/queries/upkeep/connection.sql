@@ -24,6 +24,12 @@ SET lock_timeout = '2s'
 -- recording of a result takes longer than to record it.
 SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan
 
+-- name: connection_walk_in_order
+-- A claim reads each class from its index in order, as far as there are places. Where statistics say that a leaf is empty, which
+-- they mostly say of a queue that is emptied as it fills, PostgreSQL may collect all that is due in a bitmap and sort it instead:
+-- of a backlog that came since, with every claim. What needs bitmaps, for its BRIN indexes, is a function that allows them.
+SET enable_bitmapscan = off
+
 -- name: list_begin
 -- Begins the transaction of a policy list's query, which may only read.
 BEGIN READ ONLY
