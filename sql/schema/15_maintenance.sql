@@ -84,7 +84,8 @@ AS $$ SELECT maintain_sweep(now(), kept(grace), kept(keep), batch) WHERE operato
 -- held because it kept killing its worker finishes as lock_expired in both cases. The sender of bounced mail is notified,
 -- unless NOTIFY says no.
 CREATE FUNCTION maintain_finish(at timestamptz, who text, batch integer) RETURNS TABLE (result text, recipients bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
     RETURN QUERY
     WITH asked AS MATERIALIZED (
