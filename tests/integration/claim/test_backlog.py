@@ -39,6 +39,7 @@ BATCH = 100
 CLAIMS = 31
 DUE, DEFERRED = "metadata->>'_partid' IN ('1','2','3')", "metadata->>'_partid' IN ('4','5','6')"
 LEAF = {DUE: "queue_def_123", DEFERRED: "queue_def_456"}
+PARTID = {DUE: "1", DEFERRED: "4"}
 SETTINGS = Claim.model_validate({"lease": "15m", "poll": "1h"})
 VALUES = {
     "now": "NULL",
@@ -103,7 +104,7 @@ class Worker:
     async def settle(self) -> None:
         """Claim so often from a nearly empty queue that the plan is kept."""
         for _ in range(20):
-            fill(self.factory, {DUE: "1", DEFERRED: "4"}[self.where], 1, timedelta(hours=-9))
+            fill(self.factory, PARTID[self.where], 1, timedelta(hours=-9))
             await self.claim(1)
 
     async def plan(self) -> list[dict[str, Any]]:
@@ -176,7 +177,7 @@ async def side_by_side(long: Worker, short: Worker) -> tuple[float, float]:
         each.settled.clear()
     for _ in range(CLAIMS):
         await long.claim()
-        fill(short.factory, {DUE: "1", DEFERRED: "4"}[short.where], BATCH, timedelta(hours=-9))
+        fill(short.factory, PARTID[short.where], BATCH, timedelta(hours=-9))
         await short.claim()
     assert median(long.settled) < 3 * median(short.settled), "a result reads the leaf from end to end"
     return median(long.read), median(short.read)
@@ -202,7 +203,7 @@ async def test_a_claim_reads_no_more_pages_in_a_long_queue(
     where = {"due": DUE, "deferred": DEFERRED}[kind]
     async with worker(queues[0], where) as long, worker(queues[1], where) as short:
         if emptied:
-            fill(queues[0], {DUE: "1", DEFERRED: "4"}[where], 3000, timedelta(hours=3))
+            fill(queues[0], PARTID[where], 3000, timedelta(hours=3))
             queues[0].sql("DELETE FROM pillarbox.queue")
             queues[0].sql("ANALYZE pillarbox.queue")
             await long.settle()
@@ -214,7 +215,7 @@ async def test_a_claim_reads_no_more_pages_in_a_long_queue(
         assert_walks_its_indexes(await long.plan(), LEAF[where])
         beside, alone = await side_by_side(long, short)
         assert beside < 1.5 * alone, "a plan made for a short queue is used for a long one"
-        fill(queues[1], {DUE: "1", DEFERRED: "4"}[where], BATCH, timedelta(hours=-9))
+        fill(queues[1], PARTID[where], BATCH, timedelta(hours=-9))
         assert await long.keep() < 3 * await short.keep(), "a heartbeat reads the leaf from end to end"
 
         with queues[0].another() as old:
