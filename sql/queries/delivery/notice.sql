@@ -5,9 +5,11 @@
 SELECT pillarbox.notice_copy(%(recipient)s::text, %(content)s, %(transport)s, %(smtputf8)s, %(requiretls)s) AS message
 
 -- name: notice_discard
--- Drops notices where none are to be sent, and says how many.
+-- Drops `batch` notices where none are to be sent, and says how many. An array, because PostgreSQL may evaluate a subquery once
+-- for each notice, and lock, and drop, another batch each time.
 WITH dropped AS (
-    DELETE FROM pillarbox.notices WHERE id IN (SELECT id FROM pillarbox.notices ORDER BY id LIMIT %(batch)s FOR UPDATE SKIP LOCKED)
+    DELETE FROM pillarbox.notices
+     WHERE id = ANY (ARRAY(SELECT id FROM pillarbox.notices ORDER BY id LIMIT %(batch)s FOR UPDATE SKIP LOCKED))
     RETURNING 1
 )
 SELECT count(*) AS notices FROM dropped
@@ -17,14 +19,16 @@ SELECT count(*) AS notices FROM dropped
 SELECT pillarbox.lock_try('notices')
 
 -- name: notice_hold_back_sender
--- Lets notices of a sender wait until `due`, `batch` at most, and says how many that are.
+-- Lets notices of a sender wait until `due`, `batch` at most, and says how many that are. Rows are compared, because only the
+-- index that begins with the sender can do that: by another one, PostgreSQL may read the notices of all senders.
 WITH held AS (
     UPDATE pillarbox.notices SET due = %(due)s
      WHERE id = ANY (ARRAY(
         SELECT id FROM pillarbox.notices
-         WHERE senderdomain = %(domain)s::text AND senderlocalpart = %(localpart)s::text
-           AND due >= coalesce(%(floor)s::timestamptz, '-infinity') AND due < %(due)s
-         ORDER BY due, id LIMIT %(batch)s FOR UPDATE))
+         WHERE (senderdomain, senderlocalpart, due, id)
+               >= (%(domain)s::text, %(localpart)s::text, coalesce(%(floor)s::timestamptz, '-infinity'), 0)
+           AND (senderdomain, senderlocalpart, due, id) < (%(domain)s::text, %(localpart)s::text, %(due)s::timestamptz, 0)
+         ORDER BY senderdomain, senderlocalpart, due, id LIMIT %(batch)s FOR UPDATE))
     RETURNING 1
 )
 SELECT count(*) AS notices FROM held
@@ -44,7 +48,8 @@ SELECT count(*) AS notices FROM held
 -- name: notice_next
 -- The notices of one kind about one message that have waited for longer than `gather`, the longest due first; with them how
 -- many notifications their sender, and all senders, got in this hour, and when the next one begins. From `floor` on: nothing was
--- left below it, and while an old snapshot is held, PostgreSQL would read there what is gone at every look.
+-- left below it, and while an old snapshot is held, PostgreSQL would read there what is gone at every look. Only the index by
+-- message serves the second look (no join, IS TRUE, id + 0): while statistics say that there are no notices, any other seems as good.
 WITH first AS MATERIALIZED (
     SELECT messages__id, kind, due FROM pillarbox.notices
      WHERE due >= coalesce(%(floor)s::timestamptz, '-infinity')
@@ -55,11 +60,12 @@ SELECT n.id, n.ts, n.kind, n.messages__id, n.senderlocalpart, n.senderdomain, n.
        coalesce((SELECT c.notices FROM pillarbox.notice_counts c
                   WHERE c.hour = h.hour AND c.sender = n.senderlocalpart || '@' || n.senderdomain), 0) AS sent,
        coalesce((SELECT c.notices FROM pillarbox.notice_counts c WHERE c.hour = h.hour AND c.sender = ''), 0) AS sent_to_all,
-       h.hour + interval '1 hour' AS next_hour, coalesce(%(now)s::timestamptz, now()) AS at, f.due AS floor
-  FROM pillarbox.notices n JOIN first f ON f.messages__id = n.messages__id AND f.kind = n.kind,
+       h.hour + interval '1 hour' AS next_hour, coalesce(%(now)s::timestamptz, now()) AS at, (SELECT due FROM first) AS floor
+  FROM pillarbox.notices n,
        (SELECT date_trunc('hour', coalesce(%(now)s::timestamptz, now()), 'UTC') AS hour) AS h
- WHERE n.due <= coalesce(%(now)s::timestamptz, now())
- ORDER BY n.id LIMIT %(batch)s
+ WHERE n.messages__id = (SELECT messages__id FROM first) AND n.kind = (SELECT kind FROM first)
+   AND (n.due <= coalesce(%(now)s::timestamptz, now())) IS TRUE
+ ORDER BY n.id + 0 LIMIT %(batch)s
    FOR UPDATE OF n
 
 -- name: notice_original
