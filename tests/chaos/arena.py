@@ -252,9 +252,11 @@ class Arena:
         await eventually(lambda: self.accounts.accepted >= wanted, f"{more} more accepted", limit=limit)
 
     async def until_refused(self, more: int, limit: float = 60.0) -> None:
-        """Wait until this many more recipients are refused."""
+        """Wait until this many more recipients are refused; senders that are ahead of the sink go on too."""
         wanted = self.accounts.refusals + more
+        self.load.pressing = True
         await eventually(lambda: self.accounts.refusals >= wanted, f"{more} more refused", limit=limit)
+        self.load.pressing = False
 
     @asynccontextmanager
     async def results_held(self, worker: str = "") -> AsyncIterator[None]:

@@ -1,7 +1,8 @@
 """application — what submits mail in a cell: the form of each kind
 
 Owns: Application, several sessions that go on until they are stopped.
-Guarantees: the sessions are at most `window` recipients ahead of the sink, so that a run can end soon.
+Guarantees: the sessions are at most `window` recipients ahead of the sink, so that a run can end soon; further only
+    while they are to notice a fault (`pressing`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class Application:
         self.accounts = accounts
         self._window = window
         self.open = True
+        self.pressing = False
         self.sent = 0  # messages whose acceptance is known
 
     async def run(self, sessions: int = 6) -> None:
@@ -41,7 +43,7 @@ class Application:
 
     async def is_ahead(self) -> bool:
         """Whether the sink is too far behind; after a breath, if it is."""
-        ahead = self.accounts.outstanding > self._window
+        ahead = self.accounts.outstanding > self._window and not self.pressing
         if ahead:
             await asyncio.sleep(BREATH)
         return ahead
