@@ -19,16 +19,14 @@ SELECT count(*) AS notices FROM dropped
 SELECT pillarbox.lock_try('notices')
 
 -- name: notice_hold_back_sender
--- Lets notices of a sender wait until `due`, `batch` at most, and says how many that are. Rows are compared, because only the
--- index that begins with the sender can do that: by another one, PostgreSQL may read the notices of all senders.
+-- Lets notices of a sender wait until `due`, `batch` at most, and says how many that are.
 WITH held AS (
     UPDATE pillarbox.notices SET due = %(due)s
      WHERE id = ANY (ARRAY(
         SELECT id FROM pillarbox.notices
-         WHERE (senderdomain, senderlocalpart, due, id)
-               >= (%(domain)s::text, %(localpart)s::text, coalesce(%(floor)s::timestamptz, '-infinity'), 0)
-           AND (senderdomain, senderlocalpart, due, id) < (%(domain)s::text, %(localpart)s::text, %(due)s::timestamptz, 0)
-         ORDER BY senderdomain, senderlocalpart, due, id LIMIT %(batch)s FOR UPDATE))
+         WHERE senderdomain = %(domain)s::text AND senderlocalpart = %(localpart)s::text
+           AND due >= coalesce(%(floor)s::timestamptz, '-infinity') AND due < %(due)s
+         ORDER BY due, id LIMIT %(batch)s FOR UPDATE))
     RETURNING 1
 )
 SELECT count(*) AS notices FROM held

@@ -21,22 +21,18 @@ if TYPE_CHECKING:
 MANY: Final = 30_000
 BATCH: Final = 100
 NEXT_HOUR: Final = datetime.now(UTC) + timedelta(hours=1)
-#: Of a message each, all of one sender but for every tenth.
+#: Of a message each.
 _FILL = """
 INSERT INTO pillarbox.notices (due, kind, messages__id, queue__id, senderlocalpart, senderdomain,
                                recipientlocalpart, recipientdomain, arrived)
 SELECT now() - interval '1 hour' + n * interval '1 ms', 'failed', gen_random_uuid(), n, 'news',
-       CASE WHEN n %% 10 = 0 THEN 'rare.example' ELSE 'often.example' END, 'r', 'example.com', now()
+       'sender.example', 'r', 'example.com', now()
   FROM generate_series(1, %(count)s) AS n
 """
 #: A statement, its values but for `batch`, and how many notices it is about.
 _STATEMENTS: Final[dict[str, tuple[dict[str, Any], int]]] = {
     "notice_next": ({"now": None, "floor": None, "gather": timedelta(seconds=1)}, 1),
     "notice_hold_back": ({"floor": None, "due": NEXT_HOUR}, BATCH),
-    "notice_hold_back_sender": (
-        {"floor": None, "due": NEXT_HOUR, "localpart": "news", "domain": "rare.example"},
-        BATCH,
-    ),
     "notice_discard": ({}, BATCH),
 }
 
