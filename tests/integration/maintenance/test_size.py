@@ -199,7 +199,7 @@ async def test_rounds_follow_at_once_until_the_work_is_done(
     factory: Factory, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintain, "_ROUND", 0.3)
-    monkeypatch.setattr(maintain, "_BATCH", 10)  # so slow that no machine is done in one round
+    monkeypatch.setattr(maintain, "_BATCH", 2)  # so slow that no machine is done in one round
     factory.sql(_BODIES, count=3_000)
     pool = await db.open_pool(factory.uri, "maintainer", 1)
     running = asyncio.create_task(maintain.run(pool, "worker", Maintenance.model_validate({"interval": "1h"})))
