@@ -129,7 +129,7 @@ async def rescan(request: Request, caller: Reviewer, body: Rescanning) -> Rescan
         access = await admit(connection, settings)
         check = check_of(settings, service.files.rules)
         asked = await narrowed(connection, access, "rescan", body.words(), everything=body.all)
-        [counted] = await asked.asking.fetch(connection, "queue_count", statuses=["HOLD"])
+        [counted] = await asked.asking.fetch_of_all(connection, "queue_count", statuses=["HOLD"])
         done = Done(0, min(counted.recipients, body.limit))
         if body.release and not body.dry_run and done.wanted:
             done.audit = await begin(connection, body.by(), CHANGE, str(asked.asking.condition), done.wanted)

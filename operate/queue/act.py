@@ -176,7 +176,7 @@ async def plan(
             f"{change.verb}: give a condition, or --all for every recipient",
         )
     since = await timeline.current(connection)
-    [counted] = await asking.fetch(connection, "queue_count", statuses=list(change.statuses))
+    [counted] = await asking.fetch_of_all(connection, "queue_count", statuses=list(change.statuses))
     wanted = min(counted.recipients, limit or counted.recipients)
     if not wanted and are_ids(words):
         await _refuse(connection, words, asking, change)

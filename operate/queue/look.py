@@ -93,7 +93,7 @@ async def first(
 
 async def count(connection: database.Connection, asking: Query) -> int:
     """How many recipients fit."""
-    [counted] = await _of_all(connection, asking, "queue_count_some", most=None)
+    [counted] = await asking.fetch_of_all(connection, "queue_count_some", most=None)
     found: int = counted.recipients
     return found
 
@@ -105,7 +105,7 @@ async def grouped(
     values: dict[str, Any] = {}
     columns = ", ".join(_column(name, values) for name in names)
     asking = await asked(connection, words)
-    rows = await _of_all(connection, asking, "queue_group", columns=columns, limit=limit, **values)
+    rows = await asking.fetch_of_all(connection, "queue_group", columns=columns, limit=limit, **values)
     return [
         Group(
             value=dict(zip(names, row.value, strict=True)),
@@ -117,13 +117,6 @@ async def grouped(
         )
         for row in rows
     ]
-
-
-async def _of_all(connection: database.Connection, asking: Query, name: str, **values: Any) -> list[database.Row]:
-    """Ask what may have to read all of the queue, from end to end: a daemon's connection does so for nothing else."""
-    async with connection.transaction():
-        await database.fetch(connection, "connection_read_whole_tables")
-        return await asking.fetch(connection, name, **values)
 
 
 def check_columns(names: Sequence[str]) -> None:

@@ -49,6 +49,12 @@ class Query:
         # Only the parameters the query has: the driver refuses others by name only where they are positional.
         return await database.fetch_filled(connection, name, parts, now=self.now, **values, **self.sql.values)
 
+    async def fetch_of_all(self, connection: database.Connection, name: str, /, **values: Any) -> list[database.Row]:
+        """The same, and PostgreSQL may read all of the queue from end to end, which a daemon's connection forbids."""
+        async with connection.transaction():
+            await database.fetch(connection, "connection_read_whole_tables")
+            return await self.fetch(connection, name, **values)
+
 
 async def asked(connection: database.Connection, words: Sequence[str]) -> Query:
     """The condition of these words, as of now."""

@@ -42,7 +42,7 @@ apt() { apt-get -qq -c "$partial/apt.conf" "$@"; }
 apt update >"$partial/log" 2>&1 ||
   die "apt-get update failed: $(grep -m1 '^E:' "$partial/log" || tail -n 1 "$partial/log")"
 
-# A simulated installation names exactly the libraries that this system lacks; and promtool, which is in prometheus up to Debian 12.
+# A simulated installation names exactly the libraries that this system lacks. From Debian 13 on, promtool is a package of its own.
 libraries=$(apt -s install --no-install-recommends "$@" 2>"$partial/log" | sed -En 's/^Inst (lib[^ ]*|promtool) .*/\1/p') || true
 
 # shellcheck disable=SC2086  # package names have no spaces; the list may be empty

@@ -5,8 +5,8 @@
 SELECT pillarbox.notice_copy(%(recipient)s::text, %(content)s, %(transport)s, %(smtputf8)s, %(requiretls)s) AS message
 
 -- name: notice_discard
--- Drops `batch` notices where none are to be sent, and says how many. An array, because PostgreSQL may evaluate a subquery once
--- for each notice, and lock, and drop, another batch each time.
+-- Drops `batch` notices where none are to be sent, and says how many. With ARRAY, PostgreSQL reads one batch. With a plain subquery
+-- it can read another batch for each notice, and drops all of them.
 WITH dropped AS (
     DELETE FROM pillarbox.notices
      WHERE id = ANY (ARRAY(SELECT id FROM pillarbox.notices ORDER BY id LIMIT %(batch)s FOR UPDATE SKIP LOCKED))
@@ -46,8 +46,9 @@ SELECT count(*) AS notices FROM held
 -- name: notice_next
 -- The notices of one kind about one message that have waited for longer than `gather`, the longest due first; with them how
 -- many notifications their sender, and all senders, got in this hour, and when the next one begins. From `floor` on: nothing was
--- left below it, and while an old snapshot is held, PostgreSQL would read there what is gone at every look. Only the index by
--- message serves the second look (no join, IS TRUE, id + 0): while statistics say that there are no notices, any other seems as good.
+-- left below it, and while an old snapshot is held, PostgreSQL would read there what is gone at every look. The query finds the other
+-- notices of the message by the index on messages__id. If statistics say that the table is empty, PostgreSQL can choose another index
+-- and read all notices. Three things prevent that: no join, IS TRUE on `due`, and the order by id + 0.
 WITH first AS MATERIALIZED (
     SELECT messages__id, kind, due FROM pillarbox.notices
      WHERE due >= coalesce(%(floor)s::timestamptz, '-infinity')

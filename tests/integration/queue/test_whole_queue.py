@@ -1,8 +1,8 @@
 """test_whole_queue — what counts all of the queue for httpd reads it from end to end, and what lists a page does not
 
-Owns: proofs about the plans of `look` on the connections of httpd, whose other statements read no table from end to
-    end.
-See: operate/queue/look.py; sql/queries/upkeep/connection.sql.
+Owns: proofs about the plans of `look` and `act` on the connections of httpd, whose other statements read no table from
+    end to end.
+See: operate/queue/query.py, fetch_of_all; sql/queries/upkeep/connection.sql.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from operate.queue import look
+from operate.queue import act, look, verbs
 from operate.queue.query import asked
 from shared.postgres import acting
+from shared.postgres.queries import query
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -37,13 +38,14 @@ async def _page(connection: Connection) -> object:
 QUESTIONS: Final[dict[str, tuple[Callable[[Connection], Awaitable[Any]], bool]]] = {
     "count": (_count, True),
     "group": (lambda connection: look.grouped(connection, ["recipientdomain"], [], 50), True),
+    "preview": (lambda connection: act.plan(connection, verbs.delete(), [], everything=True), True),
     "list": (_page, False),
 }
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
 async def test_only_what_counts_reads_all(factory: Factory, question: str) -> None:
-    factory.rows(MANY)
+    factory.sql(query("bench_long_fill"), begin=0, most=MANY, total=MANY)  # of a message each
     factory.sql("ANALYZE pillarbox.queue")
     ask, whole = QUESTIONS[question]
     pool = await acting.open_pool(factory.uri, "pillarbox httpd", 1)
