@@ -31,6 +31,7 @@ WORKERS = {
 }
 STARTED = re.compile(r" child\.started name=(\S+) pid=(\d+)")
 MESSAGES = 30
+OUR_OWN = "127.0.0.90"  # no other test listens here, so none gets the port of what was stopped
 
 
 def alive(pids: set[int]) -> set[int]:
@@ -50,7 +51,8 @@ def archived(uri: str) -> int:
 
 def write_configuration(folder: Path, var: Path, port: int) -> None:
     environment = {"database": {"uri": "embedded:"}, "var": str(var)}
-    smtpd = {"environment": environment, "servers": [{"hostname": "mx.test", "listeners": [{"port": 0}]}]}
+    listener = {"address": OUR_OWN, "port": 0}
+    smtpd = {"environment": environment, "servers": [{"hostname": "mx.test", "listeners": [listener]}]}
     queued = {
         "environment": environment,
         "workers": [{"id": name, "where": where} for name, where in WORKERS.items()],
