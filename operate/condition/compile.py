@@ -151,7 +151,7 @@ class _Writer:
     def _like(self, column: str, value: Value) -> str:
         text = str(value.low).replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_")
         if value.how == "contains":
-            return f"{column} ILIKE {self._bind(f'%{text}%', 'text')}"
+            return f"pillarbox.lowered({column}) LIKE pillarbox.lowered({self._bind(f'%{text}%', 'text')})"
         return f"{column} LIKE {self._bind(text.replace('*', '%'), 'text')}"
 
     def _address(self, side: str, value: Value) -> str:

@@ -35,6 +35,11 @@ BEGIN
             % count + 1)::text;
 END $$;
 
+-- A text in lower case, with ASCII alike in every database: in a Turkish one lower('I') is ı. Other letters are as the
+-- database's locale has them.
+CREATE FUNCTION lowered(words text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN lower(lower(words COLLATE "C") COLLATE "default");
+
 -- The channel on which workers of this partition listen: one of 64, so that an id of any length has one, and a worker
 -- that may get any id can listen to all. The same function as shared/mail/partition.py, a test compares them. NULL is
 -- mail without an id.
@@ -52,7 +57,7 @@ $$;
 CREATE FUNCTION notify_partition(partid text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = pillarbox, pg_temp AS $$
 BEGIN
-    IF lower(coalesce(current_setting('pillarbox.wake', true), '')) IN ('off', 'false', 'no', '0') OR pg_notification_queue_usage() >= 0.5 THEN
+    IF lower(coalesce(current_setting('pillarbox.wake', true), '') COLLATE "C") IN ('off', 'false', 'no', '0') OR pg_notification_queue_usage() >= 0.5 THEN
         RETURN false;
     END IF;
     PERFORM pg_notify(partition_channel(partid), CASE WHEN octet_length(partid) > 64 THEN 'any:' ELSE coalesce(partid, '') END);

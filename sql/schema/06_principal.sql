@@ -282,7 +282,7 @@ BEGIN
     END IF;
     head := CASE WHEN ends > 0 THEN left(head, ends - 1) ELSE head END;
     FOR found IN SELECT m FROM regexp_matches(head, E'\\r\\n(from|sender|resent-from|resent-sender)[ \\t]*:((?:[^\\r]|\\r\\n[ \\t])*)', 'gi') AS m LOOP
-        authors := authors + (lower(found[1]) = 'from')::integer;
+        authors := authors + (lower(found[1] COLLATE "C") = 'from')::integer;
         IF authors > 1 OR length(found[2]) > 2000 THEN
             RETURN found[1];
         END IF;

@@ -207,7 +207,7 @@ DECLARE
     word text;
 BEGIN
     FOREACH word IN ARRAY words LOOP
-        IF lower(encoding) = 'q' THEN
+        IF lower(encoding COLLATE "C") = 'q' THEN
             octets := octets || coalesce((
                 SELECT string_agg(CASE WHEN t.part[1] ~ '^=..$' THEN decode(substr(t.part[1], 2), 'hex') ELSE convert_to(t.part[1], 'UTF8') END, ''::bytea ORDER BY t.number)
                   FROM regexp_matches(translate(word, '_', ' '), '=[0-9A-Fa-f]{2}|[^=]+|=', 'g') WITH ORDINALITY AS t(part, number)), '');
@@ -216,7 +216,7 @@ BEGIN
             octets := octets || decode(word || repeat('=', -length(word) & 3), 'base64');
         END IF;
     END LOOP;
-    charset := lower(charset);
+    charset := lower(charset COLLATE "C");
     RETURN convert_from(octets, CASE WHEN charset = 'us-ascii' THEN 'utf-8' ELSE charset END);
 EXCEPTION WHEN data_exception OR undefined_function OR undefined_object OR feature_not_supported THEN
     RETURN NULL;
@@ -247,7 +247,7 @@ BEGIN
         FOR piece IN
             SELECT p FROM regexp_matches(line || ' ', E'(=\\?([^? ]{1,40})\\?([bBqQ])\\?([^?]*)\\?=)|([^=]+|=)', 'g') AS p
         LOOP
-            IF cardinality(words) > 0 AND (piece[1] IS NOT NULL AND lower(piece[2]) || piece[3] <> kind[1] || kind[2] OR piece[1] IS NULL AND piece[5] <> ' ') THEN
+            IF cardinality(words) > 0 AND (piece[1] IS NOT NULL AND lower(piece[2] COLLATE "C") || piece[3] <> kind[1] || kind[2] OR piece[1] IS NULL AND piece[5] <> ' ') THEN
                 decoded := decoded || coalesce(pillarbox.header_words(kind[1], kind[2], words), written);
                 words := '{}';
                 written := '';
@@ -257,7 +257,7 @@ BEGIN
                     decoded := decoded || piece[5];
                 END IF;
             ELSE
-                kind := ARRAY[lower(piece[2]), piece[3]];
+                kind := ARRAY[lower(piece[2] COLLATE "C"), piece[3]];
                 words := words || piece[4];
                 written := concat_ws(' ', nullif(written, ''), piece[1]);
             END IF;

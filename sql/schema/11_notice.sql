@@ -86,7 +86,7 @@ END $$;
 
 -- Addresses and domains that get no mail. A soft failure is noted, and counts only once there were enough of them.
 CREATE TABLE suppressions (
-    target   text        PRIMARY KEY CHECK (target = lower(target) AND target <> '' AND target !~ '[\x01-\x20\x7f]'),
+    target   text        PRIMARY KEY CHECK (target = lowered(target) AND target <> '' AND target !~ '[\x01-\x20\x7f]'),
     reason   text        NOT NULL,
     source   text        NOT NULL CHECK (source IN ('bounce', 'arf', 'operator')),
     since    timestamptz NOT NULL DEFAULT now(),
@@ -110,17 +110,17 @@ DECLARE
 BEGIN
     -- All at once: of strangers' reports each may name hundreds. The recipients of a message are found by its index first.
     WITH asked AS (
-        SELECT a.n::integer AS n, lower(a.l) AS l, lower(a.d) AS d FROM unnest(localparts, domains) WITH ORDINALITY AS a(l, d, n)
+        SELECT a.n::integer AS n, lowered(a.l) AS l, lowered(a.d) AS d FROM unnest(localparts, domains) WITH ORDINALITY AS a(l, d, n)
     ), known AS MATERIALIZED (
-        SELECT lower(a.recipientlocalpart) AS l, lower(a.recipientdomain) AS d FROM archive a WHERE a.messages__id = ANY (messages)
+        SELECT lowered(a.recipientlocalpart) AS l, lowered(a.recipientdomain) AS d FROM archive a WHERE a.messages__id = ANY (messages)
     )
     SELECT coalesce(array_agg(a.n), '{}') INTO sent FROM asked a WHERE (a.l, a.d) IN (SELECT k.l, k.d FROM known k);
     IF cardinality(sent) < cardinality(localparts) THEN
         PERFORM FROM locks WHERE name = 'reports' FOR UPDATE;  -- what follows locks every leaf
         WITH asked AS (
-            SELECT a.n::integer AS n, lower(a.l) AS l, lower(a.d) AS d FROM unnest(localparts, domains) WITH ORDINALITY AS a(l, d, n)
+            SELECT a.n::integer AS n, lowered(a.l) AS l, lowered(a.d) AS d FROM unnest(localparts, domains) WITH ORDINALITY AS a(l, d, n)
         ), known AS MATERIALIZED (
-            SELECT lower(q.recipientlocalpart) AS l, lower(q.recipientdomain) AS d FROM queue q WHERE q.messages__id = ANY (messages)
+            SELECT lowered(q.recipientlocalpart) AS l, lowered(q.recipientdomain) AS d FROM queue q WHERE q.messages__id = ANY (messages)
         )
         SELECT sent || coalesce(array_agg(a.n), '{}') INTO sent FROM asked a WHERE (a.l, a.d) IN (SELECT k.l, k.d FROM known k);
     END IF;

@@ -39,7 +39,7 @@ CREATE FUNCTION suspend_fits(wanted jsonb, given text) RETURNS boolean LANGUAGE 
     SET search_path = pillarbox, pg_temp AS $$
     SELECT wanted IS NULL OR EXISTS (
         SELECT FROM jsonb_array_elements_text(wanted) AS w
-         WHERE lower(given) = lower(w) OR (left(w, 1) = '.' AND right(lower(given), length(w)) = lower(w)))
+         WHERE lowered(given) = lowered(w) OR (left(w, 1) = '.' AND right(lowered(given), length(w)) = lowered(w)))
 $$;
 
 -- One row for each limit that workers share: its token bucket as it was when a worker took from it last. A worker that

@@ -118,7 +118,7 @@ CREATE TABLE digest_rows (
 
 -- Senders, and whole domains, whose mail policy refuses where smtpd.yaml asks for them (`sender_blocked`).
 CREATE TABLE blocked_senders (
-    target  text        PRIMARY KEY CHECK (target = lower(target) AND target <> '' AND target !~ '[\x01-\x20\x7f]'),
+    target  text        PRIMARY KEY CHECK (target = lowered(target) AND target <> '' AND target !~ '[\x01-\x20\x7f]'),
     reason  text        NOT NULL,
     who     text        NOT NULL DEFAULT acting_for(),
     since   timestamptz NOT NULL DEFAULT now(),
@@ -130,7 +130,7 @@ SELECT settings_keep('blocked_senders', 'target');
 CREATE FUNCTION sender_blocked(sender text) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
     SELECT EXISTS (SELECT FROM blocked_senders b
-                    WHERE b.target IN (lower(sender), lower(substring(sender from '@([^@]*)$'))) AND (b.expires IS NULL OR b.expires > now()))
+                    WHERE b.target IN (lowered(sender), lowered(substring(sender from '@([^@]*)$'))) AND (b.expires IS NULL OR b.expires > now()))
 $$;
 
 -- Blocks the sender of a held recipient for so long (NULL: for ever), or its whole domain, which is for operators; what is
@@ -149,7 +149,7 @@ BEGIN
     PERFORM set_config('pillarbox.command', command, true);
     RETURN QUERY
     WITH named AS (
-        SELECT lower(CASE WHEN whole THEN q.senderdomain::text ELSE q.senderlocalpart || '@' || q.senderdomain END) AS target
+        SELECT lowered(CASE WHEN whole THEN q.senderdomain::text ELSE q.senderlocalpart || '@' || q.senderdomain END) AS target
           FROM queue q WHERE q.id = recipient AND q.status = 'HOLD' AND review_checked(q.metadata->>'_quarantineid')
     ), added AS (
         INSERT INTO blocked_senders AS b (target, reason, expires)

@@ -107,7 +107,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
     SELECT milestone_reported.kind, a.id, a.messages__id,
            jsonb_build_object('evidence', evidence, 'reason', milestone_reported.reason, 'of', to_jsonb(a))
       FROM archive a
-     WHERE a.messages__id = ANY (messages) AND lower(a.recipientlocalpart) = lower(localpart) AND lower(a.recipientdomain) = lower(domain)
+     WHERE a.messages__id = ANY (messages) AND lowered(a.recipientlocalpart) = lowered(localpart) AND lowered(a.recipientdomain) = lowered(domain)
        AND NOT EXISTS (SELECT FROM milestones m WHERE m.queue__id = a.id AND m.messages__id = a.messages__id
                           AND m.kind = milestone_reported.kind AND m.detail->>'evidence' = evidence::text)
 $$;

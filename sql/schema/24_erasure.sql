@@ -38,7 +38,7 @@ CREATE TABLE erasure_rows (
 -- Whether an address is the one meant.
 CREATE FUNCTION erasure_fits(localpart text, domain text, of text, at text[]) RETURNS boolean
 LANGUAGE sql IMMUTABLE SET search_path = pillarbox, pg_temp AS
-$$ SELECT coalesce(lower(localpart) = of AND lower(domain) = ANY (at), false) $$;
+$$ SELECT coalesce(lowered(localpart) = of AND lowered(domain) = ANY (at), false) $$;
 
 -- A text without the address. Twice, because two addresses side by side share the character between them.
 CREATE FUNCTION erasure_text(words text, pattern text) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = pillarbox, pg_temp AS

@@ -24,7 +24,7 @@ BEGIN
 
     GRANT USAGE ON SCHEMA pillarbox TO pillarbox_smtpd, pillarbox_queued, pillarbox_reviewer, pillarbox_analyst,
         pillarbox_maintainer, pillarbox_application, pillarbox_agent;
-    GRANT EXECUTE ON FUNCTION archive_is_dead, due_at, partition_id, priority_checked TO PUBLIC;  -- they read nothing
+    GRANT EXECUTE ON FUNCTION archive_is_dead, due_at, lowered, partition_id, priority_checked TO PUBLIC;  -- they read nothing
     GRANT SELECT ON migrations TO pillarbox_smtpd, pillarbox_queued;
 
     -- agents act for principals, with the rights of their other roles. No other role may. smtpd names the user whom it has

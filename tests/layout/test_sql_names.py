@@ -76,6 +76,13 @@ def chooses_its_search_path(text: str) -> bool:
     return statements.lstrip().startswith("SET LOCAL search_path = pillarbox;")
 
 
+def folded_by_language(text: str) -> list[str]:
+    """Calls whose result depends on the database's language: lower and upper without COLLATE "C", and ILIKE."""
+    bare = re.sub(r"--.*", "", text)
+    calls = re.findall(r"\b(?:lower|upper|initcap)\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)", bare)
+    return [call for call in calls if 'COLLATE "C")' not in call] + re.findall(r"(?i)\bilike\b", bare)
+
+
 def test_every_query_opens_with_a_sentence_of_purpose() -> None:
     assert [name for name, text in queries() if not opens_with_a_sentence(text)] == []
 
@@ -94,6 +101,12 @@ def test_every_query_is_used_by_name_in_the_code() -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     assert [name for name, _ in queries() if name not in texts] == []
+
+
+def test_no_statement_folds_letters_as_the_language_of_the_database_does() -> None:
+    files = [path for path in tracked() if path.parts[0] == "sql" and path.suffix == ".sql"]
+    assert {str(path): found for path in files if (found := folded_by_language(read(path)))} == {}
+    assert [str(path) for path in python_files(*PACKAGES) if re.search(r"\bILIKE\b", read(path))] == []
 
 
 def test_migrations_are_numbered_without_gaps() -> None:
@@ -130,6 +143,14 @@ def test_a_migration_without_search_path_is_found(text: str) -> None:
 )
 def test_a_query_without_a_sentence_is_found(text: str) -> None:
     assert not opens_with_a_sentence(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["lower(a)", "upper(coalesce(f(x), ''))", "SELECT a ILIKE 'x'", 'lower(a) = lower(b COLLATE "C")']
+)
+def test_a_letter_folded_by_language_is_found(text: str) -> None:
+    assert len(folded_by_language(text)) == 1
+    assert folded_by_language(f"-- {text}") == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ SELECT a.queue__id AS id, a.ts, a.retry_count, a.worker, a.remote, a.outcome, a.
 -- name: message_recipients
 -- The recipients of a message as they are queued or finished; `own`: only where it was sent in the name of whom we act for.
 SELECT * FROM (
-    SELECT q.id, q.actionid, q.recipientlocalpart || '@' || q.recipientdomain AS address, lower(q.state) AS state, q.retry_count,
+    SELECT q.id, q.actionid, q.recipientlocalpart || '@' || q.recipientdomain AS address, lower(q.state COLLATE "C") AS state, q.retry_count,
            CASE WHEN q.state IN ('SCHEDULED', 'ACTIVE', 'DEFER', 'SENDING') THEN q.next_retry END AS next_retry, NULL::timestamptz AS finished,
            q.last_error, q.metadata, q.ts, q.size, q.priority, q.saslusername, q.serverid, q.senderip, m.msgid, m.subject,
            CASE WHEN q.senderdomain IS NULL THEN '' ELSE q.senderlocalpart || '@' || q.senderdomain END AS sender

@@ -238,7 +238,7 @@ SELECT * FROM (
            concat_ws(' ', 'after', f.retry_count, CASE f.retry_count WHEN 1 THEN 'try' ELSE 'tries' END, '- ' || f.last_error), NULL
       FROM done f
     UNION ALL
-    SELECT NULL, q.id, q.recipientlocalpart || '@' || q.recipientdomain, lower(q.state),
+    SELECT NULL, q.id, q.recipientlocalpart || '@' || q.recipientdomain, lower(q.state COLLATE "C"),
            concat_ws(' ', CASE WHEN q.state IN ('HOLD', 'DELETE', 'BOUNCE') THEN 'now'
                                ELSE to_char(q.next_retry AT TIME ZONE 'UTC', '"now, next try at" YYYY-MM-DD"T"HH24:MI:SS"Z"') END, '- ' || q.last_error), NULL
       FROM pillarbox.queue_state q WHERE q.messages__id = ANY (%(messages)s::uuid[])

@@ -50,7 +50,11 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
         ("size>=25MiB", "(q.size >= %(c0)s::bigint)", [25 * 2**20]),
         ("metadata.campaign=x", "(q.metadata->>%(c0)s::text) = ANY (%(c1)s::text[])", ["campaign", ["x"]]),
         ("jobid=", "(q.jobid IS NULL)", []),
-        ("last_error~50%_off", "(q.last_error ILIKE %(c0)s::text)", [r"%50\%\_off%"]),
+        (
+            "last_error~50%_off",
+            "(pillarbox.lowered(q.last_error) LIKE pillarbox.lowered(%(c0)s::text))",
+            [r"%50\%\_off%"],
+        ),
         ("quarantine!=poison", "(q.metadata->>'_quarantineid' = ANY (%(c0)s::text[])) IS NOT TRUE", [["poison"]]),
         ("sender=<>", "(q.senderdomain IS NULL)", []),
         (
