@@ -111,6 +111,7 @@ def quoted(schema: str) -> str:
 
 def _begin(connection: psycopg.Connection, schema: str) -> None:
     connection.execute(filled_query("lock_timeout", milliseconds=_LOCK_TIMEOUT))
+    connection.execute(query("migrate_literals"))
     if _present(connection, schema):
         turn = filled_query("accounts_turn", schema=quoted(schema))
         _run(connection, turn, f"the accounts in schema {schema} cannot be changed")

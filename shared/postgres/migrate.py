@@ -262,6 +262,7 @@ def _apply(connection: psycopg.Connection, step: Migration) -> bool:
     refuse_newer(applied, known())
     if step.number in applied:
         return False
+    connection.execute(query("migrate_literals"))
     connection.execute(step.sql)
     connection.execute(query("migrate_record"), {"number": step.number, "name": step.name})
     reach("migrate.before_commit")

@@ -16,6 +16,10 @@ SELECT a.pid, coalesce(nullif(a.application_name, ''), a.backend_type, CASE WHEN
  ORDER BY a.xact_start NULLS FIRST
  LIMIT 5
 
+-- name: migrate_literals
+-- A backslash in a plain literal of this transaction is a backslash, whatever the database or the role prefers.
+SET LOCAL standard_conforming_strings = on
+
 -- name: migrate_lock
 -- One step of one migration at a time, to the end of its transaction. Daemons, which only read this table, go on.
 LOCK TABLE pillarbox.migrations IN SHARE ROW EXCLUSIVE MODE

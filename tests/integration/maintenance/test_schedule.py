@@ -86,7 +86,7 @@ async def test_a_due_schedule_is_queued_and_gets_its_next_time(
     assert event["occurrence"] == occurrence.isoformat(timespec="seconds")
     assert 60 <= event["seconds"] < 600
     key = factory.one("SELECT key FROM pillarbox.idempotency")
-    assert key == f"schedule:report:{occurrence:%Y%m%dT%H%M%SZ}"
+    assert key == f"schedule:report:{occurrence.astimezone(UTC):%Y%m%dT%H%M%SZ}"
 
 
 async def test_each_occurrence_has_its_own_date_and_message_id(factory: Factory, connection: db.Connection) -> None:

@@ -24,7 +24,15 @@ HARMLESS: Final = {
     *("acted_for", "acting_for", "acting_has", "is_operator", "may_review", "operator_checked"),
     *("audit_takes_back", "review_checked"),  # they look
     *("act_as", "principal_known"),  # begin to act
-    *("address_hash", "suspend_fits", "archive_is_dead", "due_at", "partition_id", "priority_checked"),  # read nothing
+    *(
+        "address_hash",
+        "suspend_fits",
+        "archive_is_dead",
+        "due_at",
+        "lowered",
+        "partition_id",
+        "priority_checked",
+    ),  # read nothing
     *("history_create", "maintain_leaves", "maintain_renotify", "maintain_renotify_since", "pace_forget"),
     *("maintain_unserved", "maintain_unserved_since", "partition_channel", "notify_partition"),
 }
