@@ -5,11 +5,13 @@
 -- that a database or a role may have and that no statement of ours is made for are as PostgreSQL ships them: under another
 -- isolation the sweep may not run, the driver reads times and spans in one style only, and arrays of ours have NULL in them.
 -- `jit` is off: plans without a sequential scan can have the cost at which PostgreSQL compiles, which takes longer than to run them.
+-- No session is ended because nothing came for a while: daemons listen on theirs.
 SELECT pg_backend_pid() AS pid,
        CASE WHEN pg_backend_pid() = %(announced)s
             THEN (SELECT count(set_config(name, value, false))
                     FROM (VALUES ('default_transaction_isolation', 'read committed'), ('standard_conforming_strings', 'on'),
-                                 ('DateStyle', 'ISO'), ('IntervalStyle', 'postgres'), ('array_nulls', 'on'), ('jit', 'off')
+                                 ('DateStyle', 'ISO'), ('IntervalStyle', 'postgres'), ('array_nulls', 'on'), ('jit', 'off'),
+                                 ('idle_session_timeout', '0')
                          ) AS ours(name, value)) END AS settings
 
 -- name: connection_patience

@@ -76,14 +76,24 @@ async def test_settings_of_the_database_do_not_stop_a_round(factory: Factory, he
     assert (asked.now.tzinfo is not None, span) == (True, timedelta(days=1, hours=2))
 
 
-async def test_no_statement_is_compiled_whatever_the_server_s_default(factory: Factory) -> None:
-    """Debian's servers have jit = on, and a plan that avoids sequential scans can cost enough to be compiled."""
-    uri = make_conninfo(factory.uri, options="-c jit=on")
+@pytest.mark.parametrize(
+    ("setting", "theirs", "ours"),
+    [
+        # Debian's servers have jit = on, and a plan that avoids sequential scans can cost enough to be compiled.
+        ("jit", "on", "off"),
+        # Every daemon lost its listening session, and reported an outage, as often as this time passed.
+        ("idle_session_timeout", "1h", "0"),
+    ],
+)
+async def test_a_session_has_our_setting_whatever_the_server_s_default(
+    factory: Factory, setting: str, theirs: str, ours: str
+) -> None:
+    uri = make_conninfo(factory.uri, options=f"-c {setting}={theirs}")
     connection, pool = await db.connect(uri, "maintainer"), await db.open_pool(uri, "worker", 1)
     try:
         async with pool.connection() as pooled:
             for each in (connection, pooled):
-                assert await (await each.execute("SHOW jit")).fetchall() == [("off",)]
+                assert await (await each.execute(f"SHOW {setting}".encode())).fetchall() == [(ours,)]
     finally:
         await pool.close()
         await connection.close()
