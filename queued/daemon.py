@@ -178,7 +178,7 @@ class _Daemon:
             self._worker.where,
             self._dispatcher.due,
             missed=self._missed,
-            signals={"suspends:": self._delivering.paces.suspends.hurry},
+            signals={"suspends:": self._delivering.paces.suspends.hurry, "retry:": self._delivering.retest},
             pool=self._pool,
             probe=settings.probe.total_seconds(),
         )

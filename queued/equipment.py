@@ -122,6 +122,12 @@ class Delivering:
         if old.resolver is not equipment.resolver:
             self._end(old.resolver.close())
 
+    def retest(self) -> None:
+        """An operator retries mail: the next delivery tests what is dead, however long it was to be left alone."""
+        self.destinations.retest()
+        for transport in self.transports.values():
+            transport.hosts.retest()
+
     async def close(self) -> None:
         """End every connection, waiting for those in use."""
         equipment = self.equipment

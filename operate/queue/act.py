@@ -216,6 +216,9 @@ async def carry_out(
     Where it took `enough`, `done.cut` is the id up to which it came, and its audit row has no end.
     """
     done.audit = await begin(connection, by, change, str(asking.condition), done.wanted)
+    if change.verb == "retry":  # before any of the mail is due; once, so that each dead destination is tested once
+        with suppress(*database.REFUSAL):
+            await database.fetch(connection, "wakeup_retry")
     with watch(change, done) as moved:
         after = 0
         while after < last and done.done < done.wanted:

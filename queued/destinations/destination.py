@@ -228,6 +228,15 @@ class Destination:
         for place in tuple(self.waiting):
             self._send_away(place, self._left_alone(now))
 
+    def retest(self, now: float) -> None:
+        """Where it is dead, the next delivery tests it: an operator knows more than the failures before.
+
+        After a refused login the first rest stays, since each try may lock the account.
+        """
+        if self.window.dead:
+            self._dead_until = min(self._dead_until, max(now, self._login_refused + self._rest.first))
+            self._last_parked = now
+
     def forgettable(self, now: float, seconds: float) -> bool:
         """Whether nothing is in flight and what is remembered is older than this, or past its time."""
         remembered = self._dead_until + 2 * self._dead_for if self.window.dead else 0.0

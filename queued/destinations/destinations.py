@@ -99,6 +99,12 @@ class Destinations:
             now = self._clock()
             self._destination(known, destination, now).lower(now, "a rule of queued.yaml lowers it")
 
+    def retest(self) -> None:
+        """Let the next delivery to each dead destination test it."""
+        now = self._clock()
+        for destination in self._destinations.values():
+            destination.retest(now)
+
     def shut(self, place: Waiting, why: str) -> None:
         """Leave a destination alone at once: its attempts are stalled while the worker cannot claim more."""
         place.destination.lower(self._clock(), why, barred=True)

@@ -110,6 +110,12 @@ class Hosts:
             waits.append(shut)
         return soonest(waits)
 
+    def retest(self) -> None:
+        """Let the next delivery to each dead host test it."""
+        now = self._clock()
+        for destination in self._destinations.values():
+            destination.retest(now)
+
     def login_refused(self, domain: str) -> bool:
         """Whether one of the hosts to which this domain led refuses our login, or did until just now."""
         _, hops = self._led.get(domain, (0.0, ()))

@@ -93,6 +93,10 @@ class Traffic(RuleBasedStateMachine):
         assert place.started == was, "a turn that was given is not taken back"
         self.sort_out()
 
+    @rule()
+    def retest(self) -> None:
+        self.destination.retest(self.now)
+
     @rule(seconds=st.floats(0, 100))
     def wait(self, seconds: float) -> None:
         self.now += seconds
@@ -152,6 +156,23 @@ def test_a_dead_destination_is_probed_by_one_delivery_at_a_time() -> None:
     assert isinstance(probe, Waiting)
     destination.leave(probe, now, reached=True)
     assert isinstance(destination.offer((0, 301), 1, 1, ROOM, now), Waiting)
+
+
+def test_an_operator_s_retry_lets_one_delivery_test_a_dead_destination_at_once() -> None:
+    destination = Destination("example.com", Steering(initial=1), Rest(600, 900), 0.0)
+    failing = destination.offer((0, 1), 1, 1, ROOM, 0.0)
+    assert isinstance(failing, Waiting)
+    destination.leave(failing, 1.0, reached=False, why="connection refused")
+    assert [type(destination.offer((0, n), 1, 1, ROOM, 2.0)) for n in range(500)] == [Deferral] * 500
+    destination.retest(2.0)
+    probe, beside = (destination.offer((0, number), 1, 1, ROOM, 2.0) for number in (2, 3))
+    assert isinstance(probe, Waiting)
+    assert isinstance(beside, Deferral)
+    assert beside.seconds <= 60 + 2  # not behind those that were parked for ten minutes
+    destination.leave(probe, 3.0, reached=False, why="connection refused")
+    again = destination.offer((0, 4), 1, 1, ROOM, 4.0)
+    assert isinstance(again, Deferral)
+    assert again.seconds > 800
 
 
 def test_parked_mail_returns_at_the_rate_of_its_destination() -> None:

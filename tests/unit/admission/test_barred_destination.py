@@ -54,6 +54,17 @@ def test_one_refused_login_bars_the_destination_and_single_attempts_probe_it() -
     assert isinstance(offer(destination, 14, 185.0), Waiting)
 
 
+def test_a_retry_by_an_operator_keeps_the_first_rest_after_a_refused_login() -> None:
+    destination = Destination("transport default", Steering(), Rest(60.0, 900.0), 0.0)
+    for number, at in ((1, 0.0), (2, 61.0), (3, 200.0)):
+        place = offer(destination, number, at)
+        assert isinstance(place, Waiting)
+        destination.leave(place, at, reached=False, why=WHY, barred=True)
+    destination.retest(230.0)
+    assert isinstance(offer(destination, 4, 259.0), Deferral)
+    assert isinstance(offer(destination, 5, 260.0), Waiting)
+
+
 def test_a_refused_login_is_remembered_for_an_hour_and_as_long_as_it_goes_on() -> None:
     """In that hour everything that stayed for it comes back and waits for its turn."""
     destination = Destination("transport default", Steering(), Rest(7200.0, 7200.0), 0.0)
