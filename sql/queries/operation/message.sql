@@ -1,15 +1,16 @@
 -- One message and its recipients, queued and finished.
 
 -- name: message_attempts
--- Every try at a message's recipients, in order.
+-- Every try at a message's recipients, in order, since a day that comes before the first.
 SELECT a.queue__id AS id, a.ts, a.retry_count, a.worker, a.remote, a.outcome, a.scope, a.uncertain, a.reply_code, a.reply_text, a.tls,
        a.source, extract(epoch FROM a.duration)::double precision AS seconds
-  FROM pillarbox.attempts a WHERE a.messages__id = %(message)s
+  FROM pillarbox.attempts a WHERE a.messages__id = %(message)s AND a.ts >= {since}
  ORDER BY a.queue__id, a.id
  LIMIT %(limit)s::bigint
 
 -- name: message_recipients
--- The recipients of a message as they are queued or finished; `own`: only where it was sent in the name of whom we act for.
+-- The recipients of a message as they are queued, or finished since a day; `own`: only where it was sent in the name of whom we act for.
+-- The day is part of the text: of a value PostgreSQL would not know when it plans, and it would open every day of history.
 SELECT * FROM (
     SELECT q.id, q.actionid, q.recipientlocalpart || '@' || q.recipientdomain AS address, lower(q.state COLLATE "C") AS state, q.retry_count,
            CASE WHEN q.state IN ('SCHEDULED', 'ACTIVE', 'DEFER', 'SENDING') THEN q.next_retry END AS next_retry, NULL::timestamptz AS finished,
@@ -21,7 +22,7 @@ SELECT * FROM (
     SELECT a.id, a.actionid, a.recipientlocalpart || '@' || a.recipientdomain, a.result, a.retry_count, NULL, a.finished, a.last_error, a.metadata,
            a.ts, a.size, a.priority, a.saslusername, a.serverid, a.senderip, a.msgid, a.subject,
            CASE WHEN a.senderdomain IS NULL THEN '' ELSE a.senderlocalpart || '@' || a.senderdomain END
-      FROM pillarbox.archive a WHERE a.messages__id = %(message)s
+      FROM pillarbox.archive a WHERE a.messages__id = %(message)s AND a.finished >= {since}
 ) AS r
  WHERE NOT %(own)s::boolean OR (r.saslusername = pillarbox.acting_for() AND r.serverid IN ('sql', 'http'))
  ORDER BY r.actionid, r.id
