@@ -151,11 +151,11 @@ def last_event(found: Message) -> str:
     """What became of it in one word."""
     states = {each.state for each in found.recipients}
     for word, of_them in (
-        ("bounced", {"rejected", "failed", "expired", "bounced", "bounce"}),
+        ("bounced", {"rejected", "failed", "expired", "lock_expired", "bounced", "bounce"}),
         ("queued", {"active", "sending", "defer", "hold"}),
         ("scheduled", {"scheduled"}),
         ("canceled", {"deleted", "delete"}),
     ):
         if states & of_them:
             return word
-    return "delivered"
+    return "delivered" if states == {"success"} else "queued"
