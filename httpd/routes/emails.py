@@ -20,6 +20,7 @@ from httpd.access.needs import needs
 from httpd.sending.forms import Sent
 from operate.queue import message
 from operate.shapes.message import Message
+from shared.mail.results import DEAD
 
 router = APIRouter(prefix="/emails", tags=["as Resend"], responses=problems.as_json())
 
@@ -151,7 +152,7 @@ def last_event(found: Message) -> str:
     """What became of it in one word."""
     states = {each.state for each in found.recipients}
     for word, of_them in (
-        ("bounced", {"rejected", "failed", "expired", "lock_expired", "bounced", "bounce"}),
+        ("bounced", {*DEAD, "bounced", "bounce"}),
         ("queued", {"active", "sending", "defer", "hold"}),
         ("scheduled", {"scheduled"}),
         ("canceled", {"deleted", "delete"}),

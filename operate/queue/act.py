@@ -60,7 +60,8 @@ class Change:
     verb: the audit's word. query: the statement that changes locked recipients by `ids`, and returns id and partid.
     statuses: what it acts on. sending: whether it acts on what a worker has in hand. values: the query's own.
     argument: their value in the audit. said: "released", for people. resumes: what the same command has done
-    before it was cut off still fits its condition, and must not be done twice.
+    before it was cut off still fits its condition, and must not be done twice. retests: whether workers are to test
+    destinations that do not answer, instead of leaving them alone.
     """
 
     verb: str
@@ -71,6 +72,7 @@ class Change:
     values: dict[str, Any] = field(default_factory=dict)
     argument: dict[str, Any] = field(default_factory=dict)
     resumes: bool = False
+    retests: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +218,7 @@ async def carry_out(
     Where it took `enough`, `done.cut` is the id up to which it came, and its audit row has no end.
     """
     done.audit = await begin(connection, by, change, str(asking.condition), done.wanted)
-    if change.verb == "retry":  # before any of the mail is due; once, so that each dead destination is tested once
+    if change.retests:  # before any of the mail is due; once, so that each dead destination is tested once
         with suppress(*database.REFUSAL):
             await database.fetch(connection, "wakeup_retry")
     with watch(change, done) as moved:

@@ -71,7 +71,7 @@ async def message(connection: database.Connection, id_: UUID, *, own: bool) -> M
 def _since(id_: UUID) -> str:
     """A day as SQL before which nothing became of this message: a UUIDv7 says when it was made (RFC 9562 section 5.7).
 
-    With 90 days of archive a look-up would otherwise open some 140 tables, and lock them with all their indexes.
+    Otherwise a look-up opens every day of history, and to plan it locks each with all its indexes.
     """
     made = id_.int >> 80  # milliseconds since 1970
     if id_.version != 7 or made > _LAST:  # noqa: PLR2004 - the version

@@ -48,7 +48,7 @@ def copy(to: Address | None) -> Change:
 
 def retry() -> Change:
     """Try recipients now instead of when they are due."""
-    return Change("retry", "queue_due", _WAITING, "made due", values={"at": None})
+    return Change("retry", "queue_due", _WAITING, "made due", values={"at": None}, retests=True)
 
 
 def delay(wait: timedelta) -> Change:
