@@ -61,12 +61,25 @@ async def worker_gone(arena: Arena) -> Struck:
 
 async def _killed(arena: Arena) -> tuple[Daemon, float]:
     """A busy worker, killed, and when."""
-    await arena.until_arrived(arena.chance.randrange(150))
-    victim = arena.chance.choice(arena.workers)
+    victim, _ = await _stopped_while_busy(arena)
     await victim.kill()
     ended = monotonic()
     await arena.died(victim.name)
     return victim, ended
+
+
+async def _stopped_while_busy(arena: Arena) -> tuple[Daemon, set[Key]]:
+    """A worker stopped by SIGSTOP at a random moment at which it has mail in flight, and that mail."""
+    await arena.until_arrived(arena.chance.randrange(150))
+    victim = arena.chance.choice(arena.workers)
+    held: set[Key] = set()
+    while not held:  # without mail in flight the fault would prove nothing
+        victim.signal(signal.SIGCONT)
+        await arena.until_arrived(5)
+        victim.signal(signal.SIGSTOP)
+        await eventually(lambda: victim in arena.stopped(), "the worker is stopped")
+        held = await arena.stopped_with(victim.name)
+    return victim, held
 
 
 def _healed(arena: Arena, killed: float) -> float:
@@ -164,15 +177,7 @@ async def everything(arena: Arena) -> Struck:
 
 async def sleeper(arena: Arena) -> Struck:
     """SIGSTOP until the other worker has taken over all its mail, then SIGCONT: its late results are fenced off."""
-    await arena.until_arrived(arena.chance.randrange(150))
-    victim = arena.chance.choice(arena.workers)
-    held: set[Key] = set()
-    while not held:  # without mail in flight the test would prove nothing
-        victim.signal(signal.SIGCONT)
-        await arena.until_arrived(5)
-        victim.signal(signal.SIGSTOP)
-        await eventually(lambda: victim in arena.stopped(), "the worker is stopped")
-        held = await arena.stopped_with(victim.name)
+    victim, held = await _stopped_while_busy(arena)
     arena.accounts.strike(held, alive=True)
     began = monotonic()
     await arena.until("SELECT count(*) = 0 FROM queue WHERE token IS NOT NULL AND worker LIKE %s", f"{victim.name}@%")
