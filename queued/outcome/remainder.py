@@ -2,10 +2,10 @@
 
 Owns: the choice of the recipients that are a remainder, and of the reply that decides about each after several
     transactions.
-Guarantees: only a host that accepted the message for other recipients is asked again, and each time for fewer, so it
-    ends. A recipient without a judgement in a next transaction keeps the first one, unless the host may have taken the
-    message.
-See: RFC 5321 section 4.5.3.1.10 (452, and the former meaning of 552).
+Guarantees: a host is asked again only if it accepted the message for other recipients, or announces how many it takes,
+    and each time for fewer, so it ends. A recipient without a judgement in a next transaction keeps the first one,
+    unless the host may have taken the message.
+See: RFC 5321 section 4.5.3.1.10 (452, and the former meaning of 552); RFC 9422 section 4.2 (RCPTMAX).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queued.outcome.classify import classify
+from queued.smtp.commands import NOT_OFFERED
 from queued.smtp.transaction import Fault, TransactionResult
 
 if TYPE_CHECKING:
@@ -57,9 +58,14 @@ async def with_remainder(
 
 
 def remainder(result: TransactionResult) -> list[int]:
-    """The positions of recipients over the limit, in a transaction that delivered the others."""
+    """The positions of recipients over the limit.
+
+    Those that the host refused so count only in a transaction that delivered the others, those that it was not asked
+    about in any that did not break.
+    """
     if result.final is None or not result.final.is_positive:
-        return []
+        unasked = [position for position, reply in enumerate(result.recipients) if reply is NOT_OFFERED]
+        return unasked if result.fault is None else []
     if all(reply is result.final for reply in result.recipients):
         return []
     # By LMTP a recipient may have been refused at the final dot, which says nothing about their number.

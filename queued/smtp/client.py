@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _CLOSING = 421  # RFC 5321 §3.8: may answer any command, and the connection ends
 _BYE = 221  # RFC 5321 §4.3.2: answers QUIT and nothing else
+_TOO_MANY = 452  # RFC 9422 §4.1, with 4.5.3
 _GO_ON = 354  # RFC 5321 §4.3.2: the one reply that lets content follow DATA
 
 
@@ -47,7 +48,8 @@ class SmtpConnection:
     """One open connection past its EHLO.
 
     extensions: keyword to parameters, as the peer offered them; empty after HELO. tls: what was negotiated, or "none".
-    transactions: how many were begun here. opened_at, last_used: event-loop time, in seconds.
+    transactions: how many were begun here. most: how many the host takes; None if it has not said.
+    opened_at, last_used: event-loop time, in seconds.
     """
 
     #: How we greet, best first.
@@ -63,6 +65,7 @@ class SmtpConnection:
         self.extensions = opened.extensions
         self.tls = opened.tls
         self.transactions = 0
+        self.most = commands.session_limit("MAILMAX", opened.extensions)
         self.opened_at = self.last_used = self._loop.time()
 
     @classmethod
@@ -191,6 +194,8 @@ class SmtpConnection:
         # Until the reply to the final dot a transaction may stay open at the peer.
         self._reset_due = progress.mail.is_positive
         if not progress.mail.is_positive:
+            if is_too_many_messages(progress.mail):
+                self.most = self.transactions
             progress.settle(progress.mail)
             if not self._pipelining:
                 return False
@@ -275,8 +280,12 @@ class TransactionReplies:
             self.mail or commands.refuse_recipient(recipient, smtputf8=transaction.smtputf8)
             for recipient in transaction.recipients
         ]
+        askable = [index for index, reply in enumerate(self._recipients) if reply is None]
+        most = commands.session_limit("RCPTMAX", extensions)
         # Positions of the recipients the peer is to be asked about.
-        self.live = tuple(index for index, reply in enumerate(self._recipients) if reply is None)
+        self.live = tuple(askable[:most])
+        for index in askable[len(self.live) :]:
+            self._recipients[index] = commands.NOT_OFFERED
 
     def refuse(self, index: int, reply: Reply) -> None:
         """One recipient was refused; an earlier refusal of the whole message is kept."""
@@ -284,8 +293,11 @@ class TransactionReplies:
             self._recipients[index] = reply
 
     def settle(self, reply: Reply) -> None:
-        """This reply decides for all recipients not decided yet."""
-        self._recipients = [earlier or reply for earlier in self._recipients]
+        """This reply decides for all recipients not decided yet; a refusal also for those who were not offered."""
+        self._recipients = [
+            reply if earlier is None or (earlier is commands.NOT_OFFERED and not reply.is_positive) else earlier
+            for earlier in self._recipients
+        ]
 
     @property
     def undecided(self) -> tuple[int, ...]:
@@ -345,6 +357,8 @@ class TransactionReplies:
                 reply if reply is not None and (reply.ours or any(reply is each for each in stay)) else None
                 for reply in self._recipients
             ]
+        if fault is not None and fault.phase not in {"body", "dot"}:
+            self._recipients = [None if reply is commands.NOT_OFFERED else reply for reply in self._recipients]
         undecided = None in self._recipients
         broken = fault if undecided else None
         recipients, finals = tuple(self._recipients), tuple(self._finals)
@@ -363,6 +377,11 @@ class _Closing(Exception):
 def closes(reply: Reply) -> bool:
     """Whether the connection ends with this reply (RFC 5321 §3.8)."""
     return reply.code == _CLOSING
+
+
+def is_too_many_messages(reply: Reply) -> bool:
+    """Whether a reply to MAIL says that this connection has carried enough, and not that the host is full."""
+    return reply.code == _TOO_MANY and reply.enhanced is not None and reply.enhanced.startswith("4.5.")
 
 
 def verdict(phase: Phase, reply: Reply) -> Reply:

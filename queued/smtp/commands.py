@@ -4,7 +4,7 @@ Owns: the text of MAIL and RCPT, the parsing of an EHLO reply, and refusals in t
 Guarantees: pure; no line built here holds CR, LF, NUL or a parameter that came out of an address.
 Raises: ValueError for a host name of ours that cannot be sent.
 See: RFC 5321 §4.1.1 and §4.1.2, RFC 1870 (SIZE), RFC 6152 (8BITMIME), RFC 6531 §3.2 and §3.4 (SMTPUTF8),
-RFC 3461 §5.2.1 (DSN), RFC 6710 §4.1 (MT-PRIORITY), RFC 8689 §2 (REQUIRETLS).
+RFC 3461 §5.2.1 (DSN), RFC 6710 §4.1 (MT-PRIORITY), RFC 8689 §2 (REQUIRETLS), RFC 9422 §4 (LIMITS).
 Bugs: content with octets above 127 is never converted to 7 bits for a peer without 8BITMIME (RFC 6152 §3 leaves
 the choice): a rewrite would break its signatures, so it is refused, like mail that needs SMTPUTF8.
 """
@@ -29,12 +29,14 @@ if TYPE_CHECKING:
 _PATH = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^\s<>"\\])+')
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SIZE_DIGITS = 20  # RFC 1870 §4
+_LIMIT_DIGITS = 6  # RFC 9422 §4.1
 
 BAD_SENDER = Reply.make(501, "5.1.7", "sender address cannot be sent over SMTP")
 BAD_RECIPIENT = Reply.make(553, "5.1.3", "recipient address cannot be sent over SMTP")
 NEEDS_8BITMIME = Reply.make(550, "5.6.3", "message needs 8BITMIME, which the host does not offer")
 NEEDS_REQUIRETLS = Reply.make(550, "5.7.30", "message needs REQUIRETLS, which the host does not offer")
 NEEDS_SMTPUTF8 = Reply.make(550, "5.6.7", "message needs SMTPUTF8, which the host does not offer")
+NOT_OFFERED = Reply.make(452, "4.5.3", "more recipients than the host takes in one transaction")
 
 
 def ehlo_command(verb: str, hostname: str) -> bytes:
@@ -60,6 +62,15 @@ def size_limit(extensions: Mapping[str, str]) -> int | None:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= _SIZE_DIGITS):
         return None
     return int(digits) or None  # RFC 1870 §4: 0 means no fixed maximum
+
+
+def session_limit(name: str, extensions: Mapping[str, str]) -> int | None:
+    """A limit that the peer announces, such as MAILMAX (RFC 9422 §4); None if it announces none that can be read."""
+    for parameter in extensions.get("LIMITS", "").split():
+        key, _, digits = parameter.partition("=")
+        if key.upper() == name and digits.isascii() and digits.isdigit() and len(digits) <= _LIMIT_DIGITS:
+            return int(digits) or None
+    return None
 
 
 def mail_command(transaction: Transaction, extensions: Mapping[str, str]) -> bytes:

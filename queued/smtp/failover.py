@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from queued.destinations.destination import Busy
 from queued.destinations.hosts import soonest
 from queued.smtp import conversation
+from queued.smtp.client import is_too_many_messages
 from queued.smtp.commands import NEEDS_REQUIRETLS
 from queued.smtp.transaction import ConversationError, TransactionResult
 from queued.waiting import watchdog
@@ -131,15 +132,19 @@ def _reason(result: TransactionResult) -> str:
 async def _converse(
     pool: ConnectionPool, hop: Hop, session: SessionWanted, transaction: Transaction
 ) -> TransactionResult:
-    """The conversation, once more on a fresh connection when a kept one turned out to be closed."""
+    """The conversation, once more on a fresh connection if the host wanted no more mail on a kept one."""
     while True:
         async with pool.acquire(hop, session) as connection:
             kept = connection.transactions > 0
             result = await connection.send(transaction)
-        if not (kept and _grown_tired(result)):
+        if not (kept and _had_enough(result)):
             return result
 
 
-def _grown_tired(result: TransactionResult) -> bool:
-    """Whether a kept connection was closed by the peer before it read anything of this transaction."""
-    return result.fault is not None and result.fault.phase == "mail" and result.fault.kind == "closed"
+def _had_enough(result: TransactionResult) -> bool:
+    """Whether the host closed this connection, or refused more messages on it, before it judged any recipient."""
+    if result.fault is not None:
+        return result.fault.phase == "mail" and result.fault.kind == "closed"
+    if result.mail is not None and is_too_many_messages(result.mail):
+        return True
+    return result.final is None and all(reply is not None and reply.code == _CLOSING for reply in result.recipients)

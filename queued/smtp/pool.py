@@ -119,8 +119,8 @@ class ConnectionPool:
     async def acquire(self, hop: Hop, session: SessionWanted) -> AsyncIterator[SmtpConnection]:
         """A connection to the host for the body of the `async with`, waiting for a free one.
 
-        Its `transactions` is 0 when it was opened just now; a fault in phase mail on an older one may only
-        mean that the host had grown tired of it.
+        Its `transactions` is 0 when it was opened just now; a fault or a refusal in phase mail on an older one may only
+        mean that the host wants no more mail on it.
         """
         place = hop.host, hop.port
         host = self._hosts.get(place)
@@ -272,6 +272,7 @@ class ConnectionPool:
         return (
             connection.usable
             and connection.transactions < limits.transactions
+            and (connection.most is None or connection.transactions < connection.most)
             and now - connection.last_used < limits.idle
             and now - connection.opened_at < limits.age
             and not ((slot := self._slots.get(connection)) is not None and slot.lapsed)

@@ -36,7 +36,8 @@ class Pooling(Section):
 
     transactions: Annotated[int, whole(1, 1_000_000)] = setting(
         100,
-        "The most messages sent over one connection (Postfix smtp_connection_reuse_count_limit).",
+        "The most messages sent over one connection (Postfix smtp_connection_reuse_count_limit); fewer if the host "
+        "announces LIMITS MAILMAX (RFC 9422).",
         unit="transactions",
     )
     idle: Duration = setting(
@@ -152,7 +153,8 @@ class TransportGroup(Section):
     )
     recipients: Annotated[int, whole(1, 10_000)] = setting(
         50,
-        "The most recipients in one transaction (Postfix default_destination_recipient_limit).",
+        "The most recipients in one transaction (Postfix default_destination_recipient_limit); fewer if the host "
+        "announces LIMITS RCPTMAX (RFC 9422).",
         unit="recipients",
     )
     windows: Windows = section(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from queued.smtp.commands import mail_command, rcpt_command, read_extensions, size_limit
+from queued.smtp.commands import mail_command, rcpt_command, read_extensions, session_limit, size_limit
 from queued.smtp.transaction import Transaction
 from shared.mail.message import RecipientDsn
 from shared.mail.smtp_reply import Reply
@@ -86,3 +86,21 @@ def test_extensions_are_keywords_in_capitals() -> None:
 def test_the_size_limit_of_ehlo_is_parsed(parameter: str, limit: int | None) -> None:
     assert size_limit({"SIZE": parameter}) == limit
     assert size_limit({}) is None
+
+
+@pytest.mark.parametrize(
+    ("announced", "limit"),
+    [
+        ("MAILMAX=7", 7),
+        ("RCPTMAX=10 mailmax=000007 OTHER=x", 7),
+        ("MAILMAX=0", None),
+        ("MAILMAX=1000000", None),
+        ("MAILMAX=-1", None),
+        ("MAILMAX=٣", None),
+        ("MAILMAX", None),
+        ("", None),
+    ],
+)
+def test_an_announced_limit_is_parsed(announced: str, limit: int | None) -> None:
+    assert session_limit("MAILMAX", {"LIMITS": announced}) == limit
+    assert session_limit("MAILMAX", {}) is None
