@@ -25,7 +25,7 @@ _USERINFO = re.compile(r"([^\s:/@]*):(?!//).+@", re.DOTALL)
 # Up to the end of the text, not of the word: a broken quote must not uncover the rest of a password.
 _PASSWORD = re.compile(r"(password\s*=).*", re.IGNORECASE | re.DOTALL)
 _ARGON2 = re.compile(r"(\$argon2)\S*")
-_SECRET_KEY = re.compile(r"pass|pwd|secret|token|credential|hash|authentication|users", re.IGNORECASE)
+_SECRET_KEY = re.compile(r"pass|pwd|secret|token|credential|hash(?!ing)|users", re.IGNORECASE)
 
 
 def mask(text: str) -> str:
@@ -35,9 +35,14 @@ def mask(text: str) -> str:
     return _ARGON2.sub(rf"\1{MASK}", text)
 
 
-def names_secret(path: Sequence[str | int]) -> bool:
-    """Whether the value at this key path is a secret as a whole, judged by the names on the way to it."""
-    return any(isinstance(part, str) and _SECRET_KEY.search(part) for part in path)
+def names_secret(path: Sequence[str | int], *, misplaced: bool = False) -> bool:
+    """Whether the value at this key path is a secret as a whole, judged by the names on the way to it.
+
+    misplaced: the value is not of a key of ours; in `authentication` it may be a user's password.
+    """
+    return any(isinstance(part, str) and _SECRET_KEY.search(part) for part in path) or (
+        misplaced and "authentication" in path
+    )
 
 
 def one_line(text: str) -> str:

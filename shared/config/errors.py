@@ -61,7 +61,9 @@ def _problems(source: YamlSource, model: type[BaseModel], error: ValidationError
         if kind == "value_error":
             text = str(cause)
         elif kind == "extra_forbidden":
-            text = _unknown(str(path[-1]), show(value, secret=names_secret(path)), section_at(model, path[:-1]))
+            text = _unknown(
+                str(path[-1]), show(value, secret=names_secret(path, misplaced=True)), section_at(model, path[:-1])
+            )
         else:
             text = _mismatch(kind, value, path, model, problem.get("ctx", {}))
         place = path[:-1] if kind == "missing" else path
@@ -77,7 +79,9 @@ def _unknown(key: str, shown: str, section: type[BaseModel]) -> str:
 
 def _mismatch(kind: str, value: object, path: KeyPath, model: type[BaseModel], ctx: dict[str, Any]) -> str:
     """Words for the error types pydantic raises by itself; those of our own checks come worded."""
-    shown = "an empty value" if value is None else show(value, secret=names_secret(path))
+    shown = (
+        "an empty value" if value is None else show(value, secret=names_secret(path, misplaced=kind == "model_type"))
+    )
     match kind:
         case "missing":
             text = "is missing; allowed: " + _description(section_at(model, path[:-1]), str(path[-1]))
