@@ -21,6 +21,7 @@ from queued.deliver import without_transport
 from queued.outcome.ageing import aged
 from queued.outcome.own_login import note
 from queued.outcome.settle import DestinationVerdict, deferred, ours, stuck_after, verdict
+from queued.smtp import line_length
 from queued.values import Lease
 from queued.waiting.deferral import Deferral
 from queued.waiting.watchdog import AttemptStep
@@ -170,6 +171,7 @@ class Attempts:
         delivery: Delivery,
     ) -> list[Result] | Deferral | None:
         """Sign and send; None when it did not come to that."""
+        body = await line_length.within(body, transport.settings.maxlinelength)
         signed = await self._signer.sign(body, delivery[0])
         if signed.fault is not None:
             return ours(delivery, signed.fault)

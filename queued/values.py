@@ -6,7 +6,7 @@ Guarantees: values, without I/O; nothing heavy is loaded with them.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from time import monotonic
 from types import MappingProxyType
@@ -149,11 +149,15 @@ class Signed:
 
 @dataclass(slots=True)
 class Body:
-    """A message's content, held once for all recipients in flight; queued.signing.sign keeps `signing` here."""
+    """A message's content, held once for all recipients in flight.
+
+    queued.signing.sign keeps `signing` here; queued.smtp.line_length the body with shorter lines, None for this one.
+    """
 
     content: bytes
     smtputf8: bool
     signing: asyncio.Future[Signed] | None = None
+    broken: dict[int, Body | None] = field(default_factory=dict)
 
 
 class PoolClosedError(Exception):

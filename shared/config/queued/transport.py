@@ -157,6 +157,13 @@ class TransportGroup(Section):
         "announces LIMITS RCPTMAX (RFC 9422).",
         unit="recipients",
     )
+    maxlinelength: Annotated[int, whole(78, 2_147_483_647)] = setting(
+        998,
+        "The longest line of content that hosts get, without its end; a longer one is broken before white space, or "
+        "else by a line end and a space (Postfix smtp_line_length_limit). Signatures that the message came with break "
+        "too.",
+        unit="octets",
+    )
     windows: Windows = section(
         list,
         "Delivery windows: mail leaves over this transport only inside them; other mail waits for the next window "

@@ -41,7 +41,7 @@ class DataPhase(Section):
     maxlinelength: Annotated[int, whole(78, 1_000_000)] | None = setting(
         None,
         "The longest line of content, without its end; RFC 5322 allows 998. Mail with longer lines is common, and "
-        "delivery handles it (Postfix smtp_line_length_limit).",
+        "delivery breaks them (`maxlinelength` of transports).",
         unit="octets",
         absent="any length",
     )
