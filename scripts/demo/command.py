@@ -38,9 +38,11 @@ if TYPE_CHECKING:
 _SESSIONS = 8
 _PATIENCE = 60.0  # seconds without any arrival before what is missing counts as lost
 
+# The ledger compares octets: no field is removed, and no line is broken.
 _SMTPD = """\
 environment: {{database: {{uri: "embedded:"}}, var: {var}, log: {{level: warning}}}}
-servers: [{{id: demo, hostname: demo.pillarbox.example, listeners: [{{port: 0}}]}}]
+servers:
+  - {{id: demo, hostname: demo.pillarbox.example, listeners: [{{port: 0}}], phases: {{data: {{dropheaders: []}}}}}}
 """
 _QUEUED = """\
 environment: {{database: {{uri: "embedded:"}}, var: {var}, log: {{level: warning}}}}
@@ -48,7 +50,8 @@ workers:
   - {{id: queued-12, where: "metadata->>'_partid' IN ('1', '2')"}}
   - {{id: queued-34, where: "metadata->>'_partid' IN ('3', '4')"}}
   - {{id: queued-56, where: "metadata->>'_partid' IN ('5', '6') OR metadata->>'_partid' IS NULL"}}
-transports: [{{id: default, hostname: demo.pillarbox.example, connection: {{server: 127.0.0.1, port: {port}}}}}]
+transports:
+  - {{id: default, hostname: demo.pillarbox.example, connection: {{server: 127.0.0.1, port: {port}}}, maxlinelength: 2147483647}}
 bounces: {{hostname: demo.pillarbox.example}}
 """
 _HTTPD = """\

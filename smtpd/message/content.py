@@ -1,7 +1,7 @@
 """content — the checks that every message must pass, and the repairs that the configuration allows
 
 Owns: the octets that may be in a message: NUL, bare CR and LF, octets above 127, long lines; the end of its header,
-    the limits of that, its hops, and the fields that we may have to add.
+    the limits of that, its hops, the fields that we may have to add, and those that do not go on.
 Guarantees: one walk over the content, slice by slice, each checked while it is in the processor's cache; between
     slices other sessions have their turn, so that a large message does not stall them. Content without a repair is not
     copied. The header is read apart: each octet of it once and none of the body, for any content, within its limits.
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import IncrementalNewlineDecoder
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -24,6 +24,8 @@ from smtpd import replies
 from smtpd.replies import Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from shared.config.smtpd.content import DataPhase
     from smtpd.envelope.parameters import MailParameters
 
@@ -214,6 +216,30 @@ def read_header(content: bytes, limits: DataPhase, hostname: str) -> Header:
     if end is not None:
         at, ended = end, "text"
     return Header(at, ended, frozenset(walk.names), walk.hops, walk.loops, walk.tls_optional, walk.kept)
+
+
+def without(checked: CheckedContent, dropped: Sequence[str]) -> CheckedContent:
+    """The content without these fields, whose names are in lower case (Postfix message_drop_headers)."""
+    names = {name.encode() for name in dropped} & checked.header.names
+    if not names:
+        return checked
+    content, header = checked.content, checked.header
+    stays: list[bytes] = []
+    at = 0
+    while at < header.end:
+        begin, field = at, _FIELD.match(content, at)
+        at = content.find(b"\n", at, header.end) + 1 or header.end
+        while at < header.end and content.startswith(_CONTINUED, at):
+            at = content.find(b"\n", at, header.end) + 1 or header.end
+        if field is None or field[1].lower() not in names:
+            stays.append(content[begin:at])
+    header = replace(
+        header,
+        end=sum(map(len, stays)),
+        names=header.names - names,
+        kept={name: value for name, value in header.kept.items() if name not in names},
+    )
+    return replace(checked, content=b"".join((*stays, content[checked.header.end :])), header=header)
 
 
 def first_empty_line(content: bytes) -> int:

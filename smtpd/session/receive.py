@@ -4,8 +4,9 @@ Owns: the order of the steps, which go one way; the rows and the body that a tra
     that says 250 for a message. Needs no SMTP session, so that other entrances can use it.
 Guarantees: a message that a step refuses goes no further; its reply is that step's. 250 follows COMMIT, for all
     recipients together. Any failure on our side is 4xx without a detail. The stored content is the submitted content,
-    octet for octet, after our header fields, unless the configuration asks for repairs. The parameters of the client
-    are in the queue rows, for delivery to honour.
+    octet for octet, after our header fields, but for fields that do not go on, such as Bcc, and repairs that the
+    configuration asks for; policy sees it with these fields. The parameters of the client are in the queue rows, for
+    delivery to honour.
 See: RFC 5321 sections 4.1.1.4, 4.4, 6.1 (responsibility after 250), 6.3 (loops); sql/README.md, "Reserved metadata".
 """
 
@@ -23,7 +24,7 @@ from shared.mail.message import MessageDsn, Recipient, RecipientDsn, Submission,
 from shared.observe import events, tracing
 from smtpd import replies
 from smtpd.message import trace_headers
-from smtpd.message.content import check
+from smtpd.message.content import check, without
 from smtpd.replies import Refused
 from smtpd.session import phases
 
@@ -58,6 +59,7 @@ async def _receive(session: Submitter, transaction: Transaction, message_id: UUI
     judged = await phases.at_end(session, checked.content, message_id, adds_from=added)
     if judged.reply is not None:
         return judged.reply
+    checked = without(checked, place.limits.dropheaders)
     made = submission(transaction, session.client, place, checked, judged, message_id)
     return await commit(place.spool, replace(made, traceparent=traceparent) if traceparent else made)
 

@@ -7,9 +7,27 @@ Guarantees: defaults are Postfix's wherever Postfix has the same limit, and name
 See: https://www.postfix.org/postconf.5.html; https://haraka.github.io (max_header_lines)
 """
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Final, Literal
 
-from shared.config.fields import MessageSize, Section, Size, setting, whole
+from shared.config.fields import Checked, MessageSize, Section, Size, setting, whole
+from shared.masking import show
+
+_NAME: Final = r"[!-9;-~]{1,70}"  # RFC 5322 section 2.2
+
+
+def _dropped(value: object) -> str:
+    """The name of a field to remove, in lower case."""
+    if not isinstance(value, str) or not re.fullmatch(_NAME, value):
+        raise ValueError(
+            f"{show(value)} is not a valid field name; allowed: 1 to 70 printable ASCII characters without a colon"
+        )
+    if value.lower() == "received":
+        raise ValueError(f"{show(value)} cannot be removed, because it shows mail loops; allowed: other fields")
+    return value.lower()
+
+
+DroppedField = Annotated[str, Checked(_dropped, {"type": "string", "pattern": f"^{_NAME}$"})]
 
 
 class DataPhase(Section):
@@ -70,6 +88,11 @@ class DataPhase(Section):
         "For which clients a missing Date, Message-ID or From is added (RFC 6409 section 8; Postfix "
         "always_add_missing_headers).",
         unit="word",
+    )
+    dropheaders: list[DroppedField] = setting(
+        ["bcc", "content-length", "resent-bcc", "return-path"],
+        "Header fields that are removed, once policy has seen them (Postfix message_drop_headers).",
+        unit="list of field names",
     )
     tracerecipient: Literal["show", "hide"] = setting(
         "show", "Whether Received names the recipient if there is only one, as Postfix does.", unit="word"

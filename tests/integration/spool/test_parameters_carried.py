@@ -198,6 +198,19 @@ async def test_missing_fields_of_submitted_mail_are_added_and_the_rest_is_unchan
     assert fixed.endswith(b" +0000\r\n\r\nno field\r\n")
 
 
+async def test_blind_copies_are_not_stored_and_policy_sees_them(factory: Factory) -> None:
+    shown = b"To: b@example.com\r\nSubject: x\r\n\r\nBcc: body\r\n"
+    rule = {"phase": "eod", "if": {"header": {"bcc": ["*secret*"]}}, "then": {"metadata": {"blind": "yes"}}}
+    async with serving(factory.uri, policy={"rules": [{"id": "seen", **rule}]}) as port, Dialogue(port) as client:
+        assert (await client.ask(b"MAIL FROM:<a@sender.example>")).startswith("250")
+        assert (await client.ask(b"RCPT TO:<b@example.com>")).startswith("250")
+        assert (await client.data(b"Bcc: secret@example.com,\r\n other@example.com\r\n" + shown)).startswith("250")
+    [body] = factory.bodies().values()
+    assert bytes(body.content).endswith(b" +0000\r\n" + shown)
+    [row] = factory.queue()
+    assert (row.metadata.get("blind"), row.size) == ("yes", len(body.content))
+
+
 async def test_delayed_mail_notifies_its_worker(factory: Factory) -> None:
     """A worker that sleeps until its next poll would else send it late."""
     with psycopg.connect(factory.uri, autocommit=True) as listener:

@@ -86,6 +86,14 @@ relay:
         ("servers: [{listeners: [{port: '25'}]}]", 'servers[0].listeners[0].port: "25" is not a usable number; '),
         ("servers: [{listeners: [{port: true}]}]", "servers[0].listeners[0].port: true is not a usable number; "),
         ("servers: [{listeners: [{port: 25.0}]}]", "servers[0].listeners[0].port: 25.0 is not a usable number; "),
+        (
+            "servers: [{phases: {data: {dropheaders: ['Bcc:']}}}]",
+            'servers[0].phases.data.dropheaders[0]: "Bcc:" is not a valid field name; allowed: 1 to 70 printable',
+        ),
+        (
+            "servers: [{phases: {data: {dropheaders: [Received]}}}]",
+            'servers[0].phases.data.dropheaders[0]: "Received" cannot be removed, because it shows mail loops; allowed',
+        ),
         ("servers: [{listeners: [{backlog: 0}]}]", "servers[0].listeners[0].backlog: 0 is not a usable number; "),
         ("servers: [{listeners: [{address: 1.2.3.999}]}]", 'servers[0].listeners[0].address: "1.2.3.999" is not'),
         ("servers: [{id: 5}]", "servers[0].id: 5 is not usable here; allowed: 1 to 64 letters, digits, dots"),

@@ -15,7 +15,7 @@ import pytest
 
 from shared.config.smtpd.content import DataPhase
 from smtpd.envelope.parameters import MailParameters, Refused
-from smtpd.message.content import CheckedContent, Header, check, first_empty_line, read_header
+from smtpd.message.content import CheckedContent, Header, check, first_empty_line, read_header, without
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -262,3 +262,50 @@ async def test_content_is_checked_in_linear_time(start: bytes, filling: bytes, e
 
     small, large = await seconds(10_000), await seconds(100_000)
     assert large < 0.1 + 30 * small  # ten times as much, with room for noise; quadratic would be a hundred times
+
+
+DROPPED = DataPhase().dropheaders
+
+
+@pytest.mark.parametrize(
+    ("content", "left"),
+    [
+        (b"Bcc: x@y.z\r\nSubject: x\r\n\r\nBcc: body\r\n", b"Subject: x\r\n\r\nBcc: body\r\n"),
+        (b"Subject: x\r\nbCC : a,\r\n b,\r\n\tc\r\nTo: d\r\n\r\n", b"Subject: x\r\nTo: d\r\n\r\n"),
+        (b"Return-Path: <a@b.c>\r\nBcc:\r\nResent-Bcc: d\r\nContent-Length: 3\r\n\r\nab\r\n", b"\r\nab\r\n"),
+        (b"Bcc: x\r\n", b""),
+        (b"Bcc: x", b""),
+        (b"To: a\r\nBcc: x", b"To: a\r\n"),
+        (b"To: a\r\nBcc: x\r\nno field\r\nBcc: y\r\n\r\n", b"To: a\r\nno field\r\nBcc: y\r\n\r\n"),
+        (b"Bcc: x\r\nno field\r\n", b"no field\r\n"),
+        (b"Bcc: x\nTo: a\n\nbody\n", b"To: a\n\nbody\n"),
+        (b"Bcc: x\r\n\r\n" + b"y" * 300_000, b"\r\n" + b"y" * 300_000),
+    ],
+)
+async def test_some_fields_do_not_go_on(content: bytes, left: bytes) -> None:
+    found = without(
+        await checked(content, barenewline="normalize") if b"\n\n" not in content else parsed(content), DROPPED
+    )
+    assert found.content == left
+    assert found.header.end == header(left).end
+    assert found.header.names == header(left).names
+
+
+def parsed(content: bytes) -> CheckedContent:
+    """The content as it is, with LF at the ends of its lines."""
+    return CheckedContent(content, header(content))
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"To: a\r\n\r\nBcc: x\r\n", b"X-Bcc: x\r\nBc: c\r\n\r\n", b"text\r\nBcc: x\r\n"]
+)
+async def test_other_content_goes_on_unchanged(content: bytes) -> None:
+    passed = await checked(content)
+    assert without(passed, DROPPED) is passed
+
+
+async def test_the_fields_to_drop_can_be_chosen() -> None:
+    content = b"Bcc: x\r\nMessage-ID: <a@b>\r\nX-Internal: y\r\n\r\n"
+    limits = DataPhase.model_validate({"dropheaders": ["X-Internal", "Message-ID"]})
+    found = without(await checked(content), limits.dropheaders)
+    assert (found.content, found.header.kept) == (b"Bcc: x\r\n\r\n", {})
