@@ -51,7 +51,10 @@ workers:
   - {{id: queued-34, where: "metadata->>'_partid' IN ('3', '4')"}}
   - {{id: queued-56, where: "metadata->>'_partid' IN ('5', '6') OR metadata->>'_partid' IS NULL"}}
 transports:
-  - {{id: default, hostname: demo.pillarbox.example, connection: {{server: 127.0.0.1, port: {port}}}, maxlinelength: 2147483647}}
+  - id: default
+    hostname: demo.pillarbox.example
+    connection: {{server: 127.0.0.1, port: {port}}}
+    maxlinelength: 2147483647
 bounces: {{hostname: demo.pillarbox.example}}
 """
 _HTTPD = """\
