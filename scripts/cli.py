@@ -65,6 +65,7 @@ VERBS: Final = {
 _NOT_UTF8: Final = re.compile("[\ud800-\udfff]")
 _BEFORE_A_VERB: Final = ("-h", "--help", "--version")
 _INTERRUPTED, _UNREAD = 130, 141  # as a shell has it: 128 and the number of the signal
+_UNWRITTEN = 74  # EX_IOERR of sysexits.h
 
 
 def parser_of(verbs: Iterable[str] = VERBS) -> Parser:
@@ -80,23 +81,13 @@ def parser_of(verbs: Iterable[str] = VERBS) -> Parser:
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb."""
     given = sys.argv[1:] if arguments is None else arguments
-    if given == ["--version"]:
-        print(f"pillarbox {version()}")
-        return 0
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(
             line_buffering=True,  # a line is there when it is printed, in a pipe too
             errors="backslashreplace",  # as on standard error: what a locale without UTF-8 lacks ends no command
         )
     try:
-        options = _parsed(given)  # imports the verb, which Ctrl-C may interrupt
-        acting = AS.set(getattr(options, "principal", None))
-        try:
-            status: int = options.func(options)
-        except UnicodeEncodeError as error:
-            raise _of_a_word(error, given) from None
-        finally:
-            AS.reset(acting)
+        return _run(given)
     except PillarboxError as error:
         if str(error):
             sys.stderr.write(f"pillarbox: {error}\n")
@@ -108,8 +99,38 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _UNREAD
     except Exception as error:  # noqa: BLE001 - others are raised again
+        if isinstance(error, OSError) and _is_of_output(error):
+            sys.stderr.write(f"pillarbox: standard output cannot be written: {error.strerror}\n")
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return _UNWRITTEN
         return status_without_right("pillarbox", error)
+
+
+def _run(given: list[str]) -> int:
+    """Run the verb that is named; its exit status."""
+    if given == ["--version"]:
+        print(f"pillarbox {version()}")
+        return 0
+    options = _parsed(given)  # imports the verb, which Ctrl-C may interrupt
+    acting = AS.set(getattr(options, "principal", None))
+    try:
+        status: int = options.func(options)
+    except UnicodeEncodeError as error:
+        raise _of_a_word(error, given) from None
+    finally:
+        AS.reset(acting)
     return status
+
+
+def _is_of_output(error: OSError) -> bool:
+    """Whether it says that standard output takes nothing more, as on a full disk: it then takes no line end either."""
+    if error.filename is not None:
+        return False
+    try:
+        print(flush=True)
+    except OSError as again:
+        return again.errno == error.errno
+    return False
 
 
 def _of_a_word(error: UnicodeEncodeError, given: list[str]) -> Exception:

@@ -10,10 +10,11 @@ Raises: DatabaseUnavailable; SchemaMismatch for a schema that is missing; Pillar
 from __future__ import annotations
 
 import asyncio
+import errno
 import getpass
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from scripts.options import AS
 from shared.config.smtpd.load import load_smtpd
@@ -24,6 +25,9 @@ from shared.postgres.embedded import embedded
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Awaitable, Callable
+
+#: Of the file or pipe that standard output is, and of no connection: its reader has closed it, or its disk is full.
+_OF_OUTPUT: Final = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EIO})
 
 
 def configured(options: argparse.Namespace) -> str:
@@ -79,9 +83,9 @@ def ask[Answer](
 
     try:
         return asyncio.run(on_it())
-    except BrokenPipeError:
-        raise  # the reader of our output has closed it: not a fault of the database
     except database.OUTAGE as error:
+        if isinstance(error, OSError) and error.errno in _OF_OUTPUT:
+            raise
         raise database.unavailable(error) from None
     except database.REFUSAL as error:
         text = refused(error) if refused else f"PostgreSQL refuses this: {database.reason(error)}"

@@ -15,7 +15,7 @@ import asyncio
 import re
 import signal
 import sys
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
 from operate.transports import check_policy
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
             conninfo = prepare(smtpd)
             asyncio.run(_serve(options, smtpd, queued, conninfo, without_api))
             if not started and database.is_embedded(smtpd.environment.database.uri):
-                print(f"PostgreSQL ran before and goes on under {var}; `pillarbox database stop` ends it")
+                _say(f"PostgreSQL ran before and goes on under {var}; `pillarbox database stop` ends it")
         finally:
             if started:
                 embedded.stop(var)
@@ -143,20 +143,20 @@ async def _serve(
         daemons = children(options.config, queued, next_hop=next_hop, with_api=without_api is None, collects=collects)
         for child in daemons:
             await supervisor.start(child)
-            print(f"{child.name}: {child.status}")
+            _say(f"{child.name}: {child.status}")
         loop.add_signal_handler(signal.SIGHUP, _reload, options.config, queued, supervisor, next_hop)
         if changed.is_set():
             _reload(options.config, queued, supervisor, next_hop)
         if without_api:
-            print(f"httpd: not started: {without_api}")
+            _say(f"httpd: not started: {without_api}")
         for warning in warnings:
             _warn(warning)
-        print(f"submit to {_place(daemons[0].status)}, look with pillarbox queue list")
+        _say(f"submit to {_place(daemons[0].status)}, look with pillarbox queue list")
         if without_api is None:
             for line in await api.console(options.config, daemons[1].address, conninfo, link=sys.stdout.isatty()):
-                print(line)
+                _say(line)
             for line in api.first_steps(daemons[1].address):
-                print(line)
+                _say(line)
         await _until(asked, smtpd)
 
 
@@ -223,5 +223,12 @@ def _reload(folder: Path, queued: QueuedConfig, supervisor: Daemons, next_hop: s
     supervisor.reload()
 
 
+def _say(line: str) -> None:
+    """Print a line; the system starts and runs also where nothing can be written, as on a full disk."""
+    with suppress(OSError):
+        print(line, flush=True)
+
+
 def _warn(text: str) -> None:
-    sys.stderr.write(f"pillarbox: WARNING: {text}\n")
+    with suppress(OSError):
+        sys.stderr.write(f"pillarbox: WARNING: {text}\n")

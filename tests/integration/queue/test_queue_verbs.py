@@ -461,3 +461,15 @@ def test_undoing_a_batch_reads_that_batch_and_not_the_whole_command(factory: Fac
     removed = sum(value for name, value in found.items() if name.startswith("Rows Removed"))
     assert plan["Plan"]["Actual Rows"] == 500
     assert (found["Actual Rows"] + removed) * found["Actual Loops"] == 500
+
+
+async def test_output_that_cannot_be_written_is_an_error_in_one_line(factory: Factory, pillarbox: Pillarbox) -> None:
+    factory.rows(1)
+    with open("/dev/full", "wb") as full:  # noqa: ASYNC230, PTH123 - no file is behind it
+        process = await pillarbox.start("list", stdout=full)
+    assert process.stderr
+    said = await process.stderr.read()
+    assert (await process.wait(), said) == (
+        74,
+        b"pillarbox: standard output cannot be written: No space left on device\n",
+    )

@@ -6,10 +6,14 @@ See: scripts/commands/up.py, scripts/daemons.py.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 import signal
+import socket
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +23,8 @@ import pytest
 from shared.postgres.embedded import embedded
 from tests.fixtures.daemons.running_up import Up
 from tests.fixtures.daemons.submit import Client, numbered
+from tests.fixtures.daemons.system import ROOT
+from tests.fixtures.peers.free_port import free_port
 from tests.fixtures.servers.postgres import temporary_var
 from tests.fixtures.waiting import eventually
 
@@ -49,9 +55,9 @@ def archived(uri: str) -> int:
         return int(row[0])
 
 
-def write_configuration(folder: Path, var: Path, port: int) -> None:
+def write_configuration(folder: Path, var: Path, port: int, listening: int = 0) -> None:
     environment = {"database": {"uri": "embedded:"}, "var": str(var)}
-    listener = {"address": OUR_OWN, "port": 0}
+    listener = {"address": OUR_OWN, "port": listening}
     smtpd = {"environment": environment, "servers": [{"hostname": "mx.test", "listeners": [listener]}]}
     queued = {
         "environment": environment,
@@ -93,6 +99,30 @@ async def test_mail_flows_and_a_signal_ends_everything(books: Books, tmp_path: P
             await Client.open(address)
         assert "Traceback" not in up.err.read_text()
         assert books.account().clean
+
+
+@pytest.mark.slow
+async def test_a_full_disk_for_its_output_stops_no_mail(books: Books, tmp_path: Path) -> None:
+    with temporary_var() as var, open("/dev/full", "wb") as full:  # noqa: ASYNC230, PTH123 - no file is behind it
+        address = OUR_OWN, free_port()
+        write_configuration(tmp_path, var, books.sink.port, address[1])
+        command = (sys.executable, "-m", "scripts.cli", "up", "--config", str(tmp_path))
+        up = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=full, stderr=full)
+        try:
+            await eventually(lambda: listens(address) or up.returncode is not None, "smtpd listens")
+            await submit(books, address, 0)
+            await books.until_arrived(MESSAGES)
+        finally:
+            if up.returncode is None:
+                up.terminate()
+        assert await up.wait() == 0
+        assert books.account().clean
+
+
+def listens(address: tuple[str, int]) -> bool:
+    with suppress(OSError), socket.create_connection(address):
+        return True
+    return False
 
 
 @pytest.mark.slow
