@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from tests.fixtures.daemons.routed import Routed, routing, sinks
-from tests.fixtures.peers.scripted_peer import CLOSE, CONTENT, GREETING, HANG, PLAIN, ScriptedPeer
+from tests.fixtures.peers.scripted_peer import CLOSE, CONTENT, GREETING, HANG, PIPELINING, PLAIN, ScriptedPeer
 
 OK, TAKEN = b"250 2.0.0 ok\r\n", b"250 2.0.0 taken\r\n"
 END = ("DATA", b"354 go on\r\n", CONTENT, TAKEN)
@@ -48,6 +48,24 @@ async def test_a_message_too_many_on_a_connection_goes_over_a_new_one(last: tupl
     async with ScriptedPeer(*PLAIN, *ONE, *last) as peer, routing({}, connection=to(peer)) as routed:
         results = [(await routed.send_one()).result for _ in range(2)]
         peer.script = (*PLAIN, *ONE, "QUIT")
+        assert [*results, (await routed.send_one()).result] == ["success"] * 3
+        assert peer.connections == 3
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        (TOO_MANY, b"503 5.5.1 need MAIL\r\n", b"503 5.5.1 need MAIL\r\n", "QUIT", b"221 2.0.0 bye\r\n"),
+        (ENOUGH, CLOSE),
+    ],
+    ids=["452", "421"],
+)
+async def test_pipelined_a_message_too_many_goes_over_a_new_one(said: tuple[bytes | str, ...]) -> None:
+    commands = ("MAIL", "RCPT", "DATA")
+    one = (*commands, OK, OK, b"354 go on\r\n", CONTENT, TAKEN)
+    async with ScriptedPeer(*PIPELINING, *one, *commands, *said) as peer, routing({}, connection=to(peer)) as routed:
+        results = [(await routed.send_one()).result for _ in range(2)]
+        peer.script = (*PIPELINING, *one, "QUIT")
         assert [*results, (await routed.send_one()).result] == ["success"] * 3
         assert peer.connections == 3
 
