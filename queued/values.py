@@ -157,7 +157,7 @@ class Body:
     content: bytes
     smtputf8: bool
     signing: asyncio.Future[Signed] | None = None
-    broken: dict[int, Body | None] = field(default_factory=dict)
+    shortened: dict[int, Body | None] = field(default_factory=dict)
 
 
 class PoolClosedError(Exception):

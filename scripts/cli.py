@@ -14,7 +14,7 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Final
 
 from scripts.options import AS
-from shared.command_line import Parser, status_without_right
+from shared.command_line import OF_OUTPUT, Parser, status_without_right
 from shared.errors import PillarboxError
 from shared.masking import show
 from shared.version import version
@@ -124,7 +124,7 @@ def _run(given: list[str]) -> int:
 
 def _is_of_output(error: OSError) -> bool:
     """Whether it says that standard output takes nothing more, as on a full disk: it then takes no line end either."""
-    if error.filename is not None:
+    if error.filename is not None or error.errno not in OF_OUTPUT:
         return False
     try:
         print(flush=True)

@@ -10,13 +10,13 @@ Raises: DatabaseUnavailable; SchemaMismatch for a schema that is missing; Pillar
 from __future__ import annotations
 
 import asyncio
-import errno
 import getpass
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from scripts.options import AS
+from shared.command_line import OF_OUTPUT
 from shared.config.smtpd.load import load_smtpd
 from shared.errors import DatabaseUnavailable, PillarboxError, SchemaMismatch, lacks_schema, remedy
 from shared.postgres import acting, database
@@ -25,9 +25,6 @@ from shared.postgres.embedded import embedded
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Awaitable, Callable
-
-#: Of the file or pipe that standard output is, and of no connection: its reader has closed it, or its disk is full.
-_OF_OUTPUT: Final = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EIO})
 
 
 def configured(options: argparse.Namespace) -> str:
@@ -84,7 +81,7 @@ def ask[Answer](
     try:
         return asyncio.run(on_it())
     except database.OUTAGE as error:
-        if isinstance(error, OSError) and error.errno in _OF_OUTPUT:
+        if isinstance(error, OSError) and error.errno in OF_OUTPUT:
             raise
         raise database.unavailable(error) from None
     except database.REFUSAL as error:

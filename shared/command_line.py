@@ -1,6 +1,7 @@
 """command_line — the parser of every command line of Pillarbox: what is wrong with it is one line
 
-Owns: the wording of argparse's refusals, the suggestion for a mistyped word, and the line about a missing right.
+Owns: the wording of argparse's refusals, the suggestion for a mistyped word, the line about a missing right, and which
+    errors are of standard output.
 Guarantees: a command line that cannot be used is one line on standard error and exit status 2, before anything is done.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import errno
 import sys
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 USAGE: Final = 2  # as argparse and most programs have it
+#: Of the file or pipe that standard output is, and of no connection: its reader has closed it, or its disk is full.
+OF_OUTPUT: Final = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EIO})
 _VERB: Final = "VERB"  # the metavar of every choice of verbs
 
 

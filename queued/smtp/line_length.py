@@ -25,15 +25,15 @@ _LARGE: Final = 1 << 20  # octets; from here on the event loop goes on meanwhile
 
 async def within(body: Body, limit: int) -> Body:
     """The body with lines of at most `limit` octets; the same one for all who ask, so that it is signed once."""
-    if limit in body.broken:
-        return body.broken[limit] or body
+    if limit in body.shortened:
+        return body.shortened[limit] or body
     if len(body.content) > _LARGE:
         content = await asyncio.to_thread(break_lines, body.content, limit)
     else:
         content = break_lines(body.content, limit)
     if content is not body.content:
-        return body.broken.setdefault(limit, Body(content, body.smtputf8)) or body
-    body.broken[limit] = None
+        return body.shortened.setdefault(limit, Body(content, body.smtputf8)) or body
+    body.shortened[limit] = None
     return body
 
 
