@@ -30,6 +30,7 @@ _TURNS: Final = 50  # over how many turns their mean gap is taken: more than beg
 _MOVING: Final = 1.0  # seconds since the last turn for which a destination counts as moving
 _STANDING: Final = 10.0  # seconds since it was reached last for which one slow attempt says nothing
 _MOMENTS: Final = 0.25  # seconds: a delivery with its turn within them does not take room for long
+_BELIEVED: Final = 60.0  # seconds until one connection more than a host took is tried again
 _SPREAD: Final = 60.0  # seconds over which what waited for a dead destination comes back, at most
 _AFTERWARDS: Final = 3600.0  # seconds after our login was refused in which mail that stayed for it may still wait
 _APART: Final = 0.02  # seconds between two of them at the least: thousands come back in minutes, not at once
@@ -88,6 +89,8 @@ class Destination:
         "_last_parked",
         "_last_start",
         "_login_refused",
+        "_most",
+        "_most_until",
         "_patient",
         "_rest",
         "_stands",
@@ -121,6 +124,8 @@ class Destination:
         self._rest = rest
         self._why = ""
         self._login_refused = float("-inf")  # when our login was
+        self._most = 0  # connections that it takes, as it said when it refused one more
+        self._most_until = float("-inf")  # how long that is believed
         self._stands = False  # others need room more than it, and no attempt has ended since
         self._dead_for = rest.first
         self._dead_until = 0.0
@@ -182,19 +187,32 @@ class Destination:
             self._drop(place)
 
     def leave(
-        self, place: Waiting, now: float, *, reached: bool | None = None, why: str = "", barred: bool = False
+        self,
+        place: Waiting,
+        now: float,
+        *,
+        reached: bool | None = None,
+        why: str = "",
+        barred: bool = False,
+        most: int | None = None,
     ) -> None:
         """The turn is over. reached: whether the destination was, None when the attempt says nothing about it.
 
         barred: it refused our login, and will every other attempt's, so it needs no more failures to be left alone.
+        most: it refused this connection, and serves so many others of ours.
         """
         self.touched = now
         self._stands = False
         self.active -= 1
         self.recipients -= place.recipients
         self.octets -= place.octets
+        if most is not None:
+            self._most, self._most_until = most, now + _BELIEVED
+            self.window = feedback.narrow(self.window, most)
         if reached is True:
             self.window = feedback.succeed(self.window, self.active, self._steering)
+            if now < self._most_until:
+                self.window = feedback.narrow(self.window, self._most)
             self._dead_for = self._rest.first
             self._last_end, self.proven = now, True
         elif reached is False:

@@ -83,5 +83,10 @@ def fail(window: Window, steering: Steering) -> Window:
     return Window(max(width, 1), success, failure, cohorts)
 
 
+def narrow(window: Window, most: int) -> Window:
+    """After a host refused one connection more than these: its word, and no failure."""
+    return window if window.width <= most else Window(max(most, 1), 0.0, window.failure, window.cohorts)
+
+
 def _step(step: Step, width: int) -> float:
     return {"1": 1.0, "1/concurrency": 1 / width, "1/sqrt_concurrency": 1 / sqrt(width)}[step]

@@ -77,15 +77,24 @@ class Hosts:
             raise PoolClosedError
         return place.away or place
 
-    def leave(self, place: Waiting, *, reached: bool | None, why: str = "", barred: bool = False) -> None:
+    def leave(
+        self,
+        place: Waiting,
+        *,
+        reached: bool | None,
+        why: str = "",
+        barred: bool = False,
+        most: int | None = None,
+    ) -> None:
         """The turn is over. reached: whether the host answered, None when that says nothing about it.
 
-        barred: it refused our login, and each further attempt may lock the account, at any of its hosts.
+        barred: it refused our login, and each further attempt may lock the account, at any of its hosts. most: it
+        refused this connection, and serves so many others of ours.
         """
         now = self._clock()
         if (beside := self._beside.pop(place, None)) is not None:
             beside.destination.leave(beside, now, reached=reached or None)
-        place.destination.leave(place, now, reached=reached, why=why, barred=barred)
+        place.destination.leave(place, now, reached=reached, why=why, barred=barred, most=most)
 
     def led(self, domain: str, hops: Sequence[Hop]) -> None:
         """DNS says that mail for this domain goes there."""
@@ -188,9 +197,17 @@ class Entrance:
         """A turn at this host, or for how long to park the delivery."""
         return await self._hosts.enter(hop, *self._asked)
 
-    def leave(self, place: Waiting, *, reached: bool | None, why: str = "", barred: bool = False) -> None:
+    def leave(
+        self,
+        place: Waiting,
+        *,
+        reached: bool | None,
+        why: str = "",
+        barred: bool = False,
+        most: int | None = None,
+    ) -> None:
         """The turn is over."""
-        self._hosts.leave(place, reached=reached, why=why, barred=barred)
+        self._hosts.leave(place, reached=reached, why=why, barred=barred, most=most)
 
 
 def _network(host: str) -> str:

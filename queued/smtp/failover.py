@@ -5,7 +5,8 @@ Guarantees: a host that did not answer, or refused to talk to us, is passed over
     content was sent and before it judged any recipient. Once content was sent no other host is tried, whatever became
     of it, so that going on never duplicates. At most `addresses` hosts are tried and at most `sessions` of those that
     greeted us. The reply of the last one decides. A host that is shut (queued/destinations/hosts.py) is passed over
-    without being tried; where all are, no host is contacted.
+    without being tried; where all are, no host is contacted. Mail for a host that refuses a connection while it serves
+    others of ours waits for its turn there, if no other host judges it.
 Raises: PoolClosedError when the pool closes meanwhile; ParkedError when no host may be connected to now.
 See: RFC 5321 section 5.1 (try the next host); Postfix smtp_mx_address_limit and smtp_mx_session_limit;
     smtp_skip_5xx_greeting: a permanent refusal in a greeting concerns that host alone.
@@ -22,16 +23,17 @@ from queued.smtp.client import is_too_many_messages
 from queued.smtp.commands import NEEDS_REQUIRETLS
 from queued.smtp.transaction import ConversationError, TransactionResult
 from queued.waiting import watchdog
-from queued.waiting.deferral import Deferral, ParkedError
+from queued.waiting.deferral import SOONEST, Deferral, ParkedError
 from shared.observe import events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from queued.destinations.destination import Waiting
     from queued.destinations.hosts import Entrance
     from queued.routing.route import Hop
     from queued.smtp.pool import ConnectionPool, SessionWanted
-    from queued.smtp.transaction import Transaction
+    from queued.smtp.transaction import Fault, Transaction
     from queued.waiting.watchdog import Phase
 
 _BEFORE_CONTENT: Final[frozenset[Phase]] = frozenset(
@@ -66,6 +68,7 @@ async def talk(
     unreachable: list[Hop] = []
     shut: list[Deferral] = []
     said: tuple[Hop, TransactionResult] | None = None
+    full: Deferral | None = None  # a host serves other connections of ours, and takes no more
     for hop in hops:
         place = await entrance.enter(hop)
         if isinstance(place, Deferral):
@@ -76,33 +79,73 @@ async def talk(
         if said is not None:
             events.emit("failover.passed", remote=said[0], reason=_reason(said[1]))
         tried += 1
-        conversation.noted(f"to {hop}")
-        reached: bool | None = None
-        why, barred = "", False
-        try:
-            session = wanted(hop)
-            reached = False
-            result = await _converse(pool, hop, session, transaction)
-            answered += 1
-            reached = _has_answered(result)
-        except ConversationError as error:
-            unreachable.append(hop)
-            result = TransactionResult(None, (None,) * len(transaction.recipients), None, None, error.fault)
-            why, barred = error.fault.text, error.fault.kind == "login"
-        except BaseException:
-            # Stopping, or a lease that ended, says nothing about the host; that nothing moved does.
-            reached, why = (False, "no progress") if watchdog.stuck() else (None, "")
-            raise
-        finally:
-            entrance.leave(place, reached=reached, why=why, barred=barred)
-        said = hop, result
-        if result.fault is not None:
-            conversation.noted(result.fault.text)
-        if tried >= addresses or answered >= sessions or not may_go_on(result):
+        asked = await _ask(pool, hop, transaction, wanted, entrance, place)
+        full = asked.full or full
+        if asked.full is None:
+            said = hop, asked.result
+            answered += asked.connected
+            if not asked.connected:
+                unreachable.append(hop)
+        if tried >= addresses or answered >= sessions or not (asked.full or may_go_on(asked.result)):
             break
+    if full is not None and (said is None or may_go_on(said[1])):
+        raise ParkedError(full)
     if said is None:
         raise ParkedError(soonest(shut))
     return Talk(*said, tuple(unreachable))
+
+
+class _Asked(NamedTuple):
+    """What one host did with the transaction. connected: a session came about; full: it takes no more connections."""
+
+    result: TransactionResult
+    connected: bool
+    full: Deferral | None = None
+
+
+async def _ask(
+    pool: ConnectionPool,
+    hop: Hop,
+    transaction: Transaction,
+    wanted: Callable[[Hop], SessionWanted],
+    entrance: Entrance,
+    place: Waiting,
+) -> _Asked:
+    """The transaction with one host, whose place is given back."""
+    conversation.noted(f"to {hop}")
+    reached: bool | None = None
+    why, barred = "", False
+    most: int | None = None
+    try:
+        session = wanted(hop)
+        reached = False
+        result = await _converse(pool, hop, session, transaction)
+        reached = _has_answered(result)
+        if result.fault is not None:
+            conversation.noted(result.fault.text)
+        return _Asked(result, connected=True)
+    except ConversationError as error:
+        conversation.noted(error.fault.text)
+        result = TransactionResult(None, (None,) * len(transaction.recipients), None, None, error.fault)
+        reached = None  # unless it proves to be at fault
+        if _is_turned_away(error.fault):
+            most = await pool.serving(hop) or None
+        if most is not None:
+            reason = f"host {hop} takes no more connections: {error.fault.reply}"
+            return _Asked(result, connected=False, full=Deferral(SOONEST, reason))
+        reached, why, barred = False, error.fault.text, error.fault.kind == "login"
+        return _Asked(result, connected=False)
+    except BaseException:
+        # Stopping, or a lease that ended, says nothing about the host; that nothing moved does.
+        reached, why = (False, "no progress") if watchdog.stuck() else (None, "")
+        raise
+    finally:
+        entrance.leave(place, reached=reached, why=why, barred=barred, most=most)
+
+
+def _is_turned_away(fault: Fault) -> bool:
+    """Whether a host refused a connection for now; while it serves others of ours, those are as many as it takes."""
+    return fault.phase in {"greeting", "helo"} and fault.reply is not None and fault.reply.is_transient
 
 
 def _has_answered(result: TransactionResult) -> bool | None:

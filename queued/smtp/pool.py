@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from queued.tls.demanded import TlsWanted
 from queued.values import PoolClosedError
 
+_MOMENT = 5.0  # seconds that a refused connection waits for the fate of others to the same host
 _GLANCE = 1.0  # seconds between two looks whether the slots of idle connections have lapsed
 
 #: Waits for so many seconds; true as soon as a connection was given back that the session can have.
@@ -115,6 +116,17 @@ class ConnectionPool:
         """Connections kept open and not in use."""
         return sum(len(host.idle) for host in self._hosts.values())
 
+    async def serving(self, hop: Hop) -> int:
+        """How many connections this host serves now, in use or kept; waits a moment for those that are being opened."""
+        host = self._hosts.get((hop.host, hop.port))
+        if host is None:
+            return 0
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_MOMENT):
+                while not host.open and host.opening:
+                    await host.settled.wait()
+        return host.open
+
     @asynccontextmanager
     async def acquire(self, hop: Hop, session: SessionWanted) -> AsyncIterator[SmtpConnection]:
         """A connection to the host for the body of the `async with`, waiting for a free one.
@@ -131,10 +143,12 @@ class ConnectionPool:
             async with host.slots:
                 connection = await self._take(host, session)
                 self._borrowed.add(connection)
+                host.borrowed += 1
                 try:
                     yield connection
                 finally:
                     self._borrowed.discard(connection)
+                    host.borrowed -= 1
                     self._give_back(host, session, connection)
         finally:
             host.users -= 1
@@ -241,6 +255,7 @@ class ConnectionPool:
             )
         )
         self._openings.add(opening)
+        host.opening += 1
         try:
             return await opening
         except asyncio.CancelledError:
@@ -252,6 +267,8 @@ class ConnectionPool:
             raise
         finally:
             self._openings.discard(opening)
+            host.opening -= 1
+            host.tell_settled()
 
     def _give_back(self, host: _Host, session: SessionWanted, connection: SmtpConnection) -> None:
         slot = self._slots.get(connection)
@@ -356,6 +373,8 @@ class _Host:
         self.key = key
         self.slots = asyncio.Semaphore(concurrency)
         self.idle: deque[tuple[object, SmtpConnection]] = deque()  # each with the key of its session, newest last
+        self.opening = self.borrowed = 0  # connections on the way, and in use
+        self.settled = asyncio.Event()  # set once a connection is open, or will not be, and then replaced
         self.users = 0  # holders of a slot and deliveries that wait for one
         self.timer: asyncio.TimerHandle | None = None
         self.returned = asyncio.Event()  # set once a connection is kept, and then replaced
@@ -365,6 +384,16 @@ class _Host:
         """Let attempts that wait for a slot check for a kept connection."""
         self.returned.set()
         self.returned = asyncio.Event()
+
+    def tell_settled(self) -> None:
+        """Let attempts that the host turned away check whether it serves others."""
+        self.settled.set()
+        self.settled = asyncio.Event()
+
+    @property
+    def open(self) -> int:
+        """Connections in use or kept."""
+        return self.borrowed + len(self.idle)
 
     def holds(self, key: object) -> bool:
         """Whether an idle connection is of this session."""

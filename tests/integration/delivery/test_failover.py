@@ -5,11 +5,14 @@ See: test_routing.py for the choice of hosts.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
+from queued.deliver import Deferral
 from tests.fixtures.daemons.routed import routing, sinks
+from tests.fixtures.heard import until
 from tests.fixtures.peers.scripted_peer import CLOSE, PLAIN, RESET, ScriptedPeer
 
 if TYPE_CHECKING:
@@ -99,6 +102,34 @@ async def test_one_answered_recipient_prevents_failover_of_the_others() -> None:
         results = await routed.send("no@example.test", "bob@example.test")
         assert [r.outcome.kind for r in results] == ["failed", "deferred"]
         assert second.connections == 0
+
+
+@pytest.mark.parametrize("other", ["answers", "is dead"])
+async def test_a_host_that_takes_no_more_connections_is_passed_over_or_waited_for(other: str) -> None:
+    hosts = ("1", "2") if other == "answers" else ("1",)
+    async with sinks(*hosts, h1={"max_connections": 1}) as all_of_them:
+        first = all_of_them[0]
+        async with routing(ZONE, connection={"port": first.port, "addresses": 2}) as routed:
+            slow = asyncio.create_task(routed.send_one("slow0.5@example.test"))
+            await until(lambda: first.open_connections, "the only connection is open")
+            following = await routed.attempt("bob@example.test")
+            assert (await slow).result == "success"
+            if other == "answers":
+                assert isinstance(following, list)
+                assert following[0].remote == f"mx2.test[127.0.0.2]:{first.port}"
+            else:
+                assert isinstance(following, Deferral)
+                refused = "421 4.7.0 too many connections"
+                assert following.reason == f"host mx1.test[127.0.0.1]:{first.port} takes no more connections: {refused}"
+            assert (await routed.send_one()).remote == f"mx1.test[127.0.0.1]:{first.port}"
+
+
+async def test_a_host_that_refuses_every_connection_is_at_fault() -> None:
+    async with (
+        sinks("1", h1={"greeting": 421}) as (first,),
+        routing(ZONE, connection={"port": first.port, "addresses": 1}) as routed,
+    ):
+        assert (await routed.send_one()).outcome.kind == "deferred"
 
 
 async def test_the_number_of_tried_addresses_is_limited() -> None:

@@ -51,6 +51,7 @@ class Traffic(RuleBasedStateMachine):
         self.offered = 0
         self.inside: list[Waiting] = []  # in flight or waiting
         self.parked = self.ended = 0
+        self.takes, self.believed = 0, 0.0  # connections, as the host said last, and until when that holds
 
     @rule(recipients=st.integers(1, 5), octets=st.integers(0, 600), urgent=st.booleans(), older=st.booleans())
     def offer(self, recipients: int, octets: int, *, urgent: bool, older: bool) -> None:
@@ -82,6 +83,17 @@ class Traffic(RuleBasedStateMachine):
         self.inside.remove(place)
         self.ended += 1
         self.destination.leave(place, self.now, reached=reached, why="refused")
+        self.sort_out()
+
+    @precondition(lambda self: self.turns())
+    @rule(number=st.integers(0, 100), most=st.integers(1, 5))
+    def be_turned_away(self, number: int, most: int) -> None:
+        turns = self.turns()
+        place = turns[number % len(turns)]
+        self.inside.remove(place)
+        self.ended += 1
+        self.takes, self.believed = most, self.now + 60
+        self.destination.leave(place, self.now, most=most)
         self.sort_out()
 
     @precondition(lambda self: self.inside)
@@ -118,6 +130,7 @@ class Traffic(RuleBasedStateMachine):
     @invariant()
     def bounds_hold(self) -> None:
         assert self.destination.window.dead or 1 <= self.destination.window.width <= self.steering.limit
+        assert self.now >= self.believed or self.destination.window.width <= self.takes
         alone = len(self.inside) == 1
         assert alone or (self.destination.recipients <= ROOM.recipients and self.destination.octets <= ROOM.octets)
 
@@ -129,6 +142,24 @@ class Traffic(RuleBasedStateMachine):
 
 
 TestTraffic = Traffic.TestCase
+
+
+def test_a_host_gets_no_more_connections_than_it_took_for_a_minute() -> None:
+    now = 0.0
+    host = Destination("host", Steering(initial=5, limit=20), Rest(60, 600), now)
+    turns = [place for number in range(5) if isinstance(place := host.offer((0, number), 1, 1, ROOM, now), Waiting)]
+    for place in turns[3:]:
+        host.leave(place, now, most=3)
+    widths = []
+    for number in range(70):
+        now += 1
+        host.leave(turns.pop(0), now, reached=True)
+        place = host.offer((0, 100 + number), 1, 1, ROOM, now)
+        assert isinstance(place, Waiting)
+        turns.append(place)
+        widths.append(host.window.width)
+    assert widths[:59] == [3] * 59
+    assert widths[-1] > 3
 
 
 def test_a_dead_destination_is_probed_by_one_delivery_at_a_time() -> None:
