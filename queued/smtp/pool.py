@@ -117,13 +117,13 @@ class ConnectionPool:
         return sum(len(host.idle) for host in self._hosts.values())
 
     async def serving(self, hop: Hop) -> int:
-        """How many connections this host serves now, in use or kept; waits a moment for those that are being opened."""
+        """How many connections this host serves, in use or kept, once no more are on the way, or after a moment."""
         host = self._hosts.get((hop.host, hop.port))
         if host is None:
             return 0
         with suppress(TimeoutError):
             async with asyncio.timeout(_MOMENT):
-                while not host.open and host.opening:
+                while host.opening:
                     await host.settled.wait()
         return host.open
 
