@@ -95,13 +95,12 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has closed it; the rest of the output is discarded.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()  # its reader has closed it
         return _UNREAD
     except Exception as error:  # noqa: BLE001 - others are raised again
         if isinstance(error, OSError) and _is_of_output(error):
             sys.stderr.write(f"pillarbox: standard output cannot be written: {error.strerror}\n")
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _discard_output()
             return _UNWRITTEN
         return status_without_right("pillarbox", error)
 
@@ -120,6 +119,11 @@ def _run(given: list[str]) -> int:
     finally:
         AS.reset(acting)
     return status
+
+
+def _discard_output() -> None:
+    """Discard the rest of the output, which would be written at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _is_of_output(error: OSError) -> bool:

@@ -187,27 +187,16 @@ class Hosts:
 
 
 class Entrance:
-    """The hosts as one delivery meets them."""
+    """The hosts as one delivery meets them. leave: a turn is over, as for the hosts themselves."""
 
     def __init__(self, hosts: Hosts, rank: Rank, recipients: int, octets: int) -> None:
         self._hosts = hosts
+        self.leave = hosts.leave
         self._asked = rank, recipients, octets
 
     async def enter(self, hop: Hop) -> Waiting | Deferral:
         """A turn at this host, or for how long to park the delivery."""
         return await self._hosts.enter(hop, *self._asked)
-
-    def leave(
-        self,
-        place: Waiting,
-        *,
-        reached: bool | None,
-        why: str = "",
-        barred: bool = False,
-        most: int | None = None,
-    ) -> None:
-        """The turn is over."""
-        self._hosts.leave(place, reached=reached, why=why, barred=barred, most=most)
 
 
 def _network(host: str) -> str:

@@ -164,6 +164,11 @@ def may_go_on(result: TransactionResult) -> bool:
         return True  # RFC 8689 section 4.2.1: another host of the destination may offer it
     if result.fault is not None:
         return result.fault.phase in _BEFORE_CONTENT and not any(result.recipients)
+    return _closes_for_all(result)
+
+
+def _closes_for_all(result: TransactionResult) -> bool:
+    """Whether 421 is the reply to every recipient."""
     return all(reply is not None and reply.code == _CLOSING for reply in result.recipients)
 
 
@@ -190,4 +195,4 @@ def _had_enough(result: TransactionResult) -> bool:
         return result.fault.phase == "mail" and result.fault.kind == "closed"
     if result.mail is not None and is_too_many_messages(result.mail):
         return True
-    return result.final is None and all(reply is not None and reply.code == _CLOSING for reply in result.recipients)
+    return result.final is None and _closes_for_all(result)

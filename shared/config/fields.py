@@ -98,6 +98,18 @@ def matching(pattern: str, allowed: str) -> Checked:
     return Checked(read, {"type": "string", "pattern": f"^({pattern})$"})
 
 
+HEADER_NAME: Final = r"[!-9;-~]{1,70}"  # RFC 5322 section 2.2
+
+
+def header_name(value: object) -> str:
+    """The name of a header field, as written; ValueError for anything else."""
+    if not isinstance(value, str) or not re.fullmatch(HEADER_NAME, value):
+        raise ValueError(
+            f"{show(value)} is not a valid field name; allowed: 1 to 70 printable ASCII characters without a colon"
+        )
+    return value
+
+
 def url_matching(pattern: str, allowed: str) -> Checked:
     """As `matching`, for a URL, whose host and port must be valid too."""
     plain = matching(pattern, allowed)

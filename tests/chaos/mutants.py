@@ -29,8 +29,8 @@ _PACKAGES: Final = ("smtpd", "queued", "httpd", "collect", "shared", "sql", "ope
 class Mutant:
     """A removed safeguard.
 
-    file (of SQL with #query), old, new, times: the replacement. cell: the cell that fails; breaks: lost, duplicates,
-    late.
+    file (of SQL with #query), old, new, times: the replacement. cell: the cell that fails; breaks: lost, queued (for
+    good), duplicates, late.
     """
 
     safeguard: str
@@ -69,7 +69,7 @@ MUTANTS: Final = (
         "lease_until = coalesce(%(now)s::timestamptz, now()) + %(lease)s",
         "lease_until = coalesce(%(now)s::timestamptz, now()) + %(lease)s + interval '1 day'",
         "worker-gone",
-        "lost",
+        "queued",  # also what the dead worker had sent without recording it, which is not lost
     ),
     Mutant(
         "lease: it keeps others off",

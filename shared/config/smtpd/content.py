@@ -7,27 +7,21 @@ Guarantees: defaults are Postfix's wherever Postfix has the same limit, and name
 See: https://www.postfix.org/postconf.5.html; https://haraka.github.io (max_header_lines)
 """
 
-import re
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
-from shared.config.fields import Checked, MessageSize, Section, Size, setting, whole
+from shared.config.fields import HEADER_NAME, Checked, MessageSize, Section, Size, header_name, setting, whole
 from shared.masking import show
-
-_NAME: Final = r"[!-9;-~]{1,70}"  # RFC 5322 section 2.2
 
 
 def _dropped(value: object) -> str:
     """The name of a field to remove, in lower case."""
-    if not isinstance(value, str) or not re.fullmatch(_NAME, value):
-        raise ValueError(
-            f"{show(value)} is not a valid field name; allowed: 1 to 70 printable ASCII characters without a colon"
-        )
-    if value.lower() == "received":
+    name = header_name(value).lower()
+    if name == "received":
         raise ValueError(f"{show(value)} cannot be removed, because it shows mail loops; allowed: other fields")
-    return value.lower()
+    return name
 
 
-DroppedField = Annotated[str, Checked(_dropped, {"type": "string", "pattern": f"^{_NAME}$"})]
+DroppedField = Annotated[str, Checked(_dropped, {"type": "string", "pattern": f"^{HEADER_NAME}$"})]
 
 
 class DataPhase(Section):

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import Field
 
-from shared.config.fields import Checked, domain_matching, matching, quotes_hint
+from shared.config.fields import Checked, domain_matching, header_name, matching, quotes_hint
 from shared.config.units import parse_duration, parse_size
 from shared.masking import show
 from shared.patterns import matcher
@@ -169,14 +169,10 @@ RESERVED_FIELDS: Final = frozenset(
 
 
 def _field_name(value: object) -> str:
-    lowered = value.lower() if isinstance(value, str) else ""
-    if not isinstance(value, str) or not re.fullmatch(r"[\x21-\x39\x3b-\x7e]{1,70}", value):
-        raise ValueError(
-            f"{show(value)} is not a valid field name; allowed: 1 to 70 printable ASCII characters without a colon"
-        )
-    if lowered in RESERVED_FIELDS or lowered.startswith(("content-", "resent-")):
+    name = header_name(value)
+    if name.lower() in RESERVED_FIELDS or name.lower().startswith(("content-", "resent-")):
         raise ValueError(f"{show(value)} is not ours to add; allowed: fields of your own, such as X-Tenant")
-    return value
+    return name
 
 
 PLACEHOLDERS: Final = frozenset(
