@@ -4,13 +4,15 @@ Owns: the sockets of questions to DNS, and the bounds of an answer: octets, reco
 Guarantees: work for an answer is bounded before it is parsed. Parsing takes time in proportion to the number of records
     and to the square of the labels of their names: 64 KiB of MX records whose names have 120 labels each stopped the
     event loop for ten seconds. An answer by UDP beyond the bounds counts as truncated, so that a datagram of somebody
-    else ends no question; one by TCP is a failure of the name server.
+    else ends no question; one by TCP is a failure of the name server. A question that is cancelled leaves no socket.
 Raises: TooMuch from a socket of TCP.
 See: RFC 1035 sections 4.1 (messages, and names within them) and 4.2 (UDP and TCP).
 """
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from typing import Any, Final
 
 import dns.asyncbackend
@@ -106,10 +108,16 @@ class CarefulBackend(Backend):
         """As dnspython calls it."""
         return "asyncio"
 
-    async def make_socket(self, *asked: Any, **named: Any) -> Socket:
+    async def make_socket(self, af: int, socktype: int, *asked: Any, **named: Any) -> Socket:
         """A socket whose answers are bounded."""
-        made = await self._asyncio.make_socket(*asked, **named)
-        return _Datagrams(made) if isinstance(made, DatagramSocket) else _Stream(made)
+        making = asyncio.ensure_future(self._asyncio.make_socket(af, socktype, *asked, **named))
+        if socktype != socket.SOCK_DGRAM:
+            return _Stream(await making)
+        try:
+            return _Datagrams(await asyncio.shield(making))
+        except asyncio.CancelledError:
+            await (await making).close()  # uvloop leaves it open; it takes one turn of the event loop
+            raise
 
     def datagram_connection_required(self) -> bool:
         """As asyncio has it."""
