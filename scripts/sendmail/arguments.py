@@ -2,28 +2,36 @@
 
 Owns: which options there are, which take a value, and what is ignored. Pure.
 Guarantees: options that are meant for other mailers and change nothing here are accepted, as programs give them by
-    habit. What asks for something that we do not do is refused.
+    habit. What asks for something that we do not do is refused, and so is a message to an option that sends none:
+    status 0 would say that it was sent.
 Raises: NotUsable.
-See: Postfix's sendmail(1) and Sendmail's, whose options programs use.
+See: Postfix's sendmail(1) and Sendmail's, whose options programs use; RFC 3461 sections 4.1, 4.3 and 4.4 for -N, -R
+    and -V.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from shared.mail.xtext import encode
 from shared.masking import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 #: Options whose value is the rest of the word, or the next word.
-_WITH_VALUE: Final = "ABCFLNORVXfhrp"
+_WITH_VALUE: Final = "ABCFLNORVXbefhopr"
 #: Options without effect: aliases are not ours, and all mail is delivered in the background.
-_WITHOUT: Final = "GUeimntv"
+_WITHOUT: Final = "GUimntv"
 _OWN: Final = ("--server", "--spool", "--domain")
 _MODES: Final = {"m": "send", "p": "list", "s": "smtp", "i": "nothing", "h": "nothing", "H": "nothing"}
 _ALLOWED: Final = "-bm, -bp and -bs"
+_NOTIFY: Final = frozenset({"SUCCESS", "FAILURE", "DELAY"})
+_RETURN: Final = frozenset({"FULL", "HDRS"})
+_LONGEST_ENVID: Final = 100  # characters; RFC 3461 section 4.4
+_VERP: Final = re.compile(r"V(?:..)?")  # of Postfix; for Sendmail the value is the name of a log
 
 
 class NotUsable(ValueError):
@@ -32,7 +40,11 @@ class NotUsable(ValueError):
 
 @dataclass(slots=True)
 class Asked:
-    """What the command line asks for. mode: send, list, smtp, flush or nothing. dot: a line with a dot is the end."""
+    """What the command line asks for.
+
+    mode: send, list, smtp, flush or nothing. dot: a line with a dot is the end. notify, returned, envid: the parameters
+    NOTIFY, RET and ENVID of SMTP, "" where nothing was said.
+    """
 
     mode: str = "send"
     recipients: list[str] = field(default_factory=list)
@@ -43,6 +55,9 @@ class Asked:
     server: str | None = None
     spool: str | None = None
     domain: str | None = None
+    notify: str = ""
+    returned: str = ""
+    envid: str = ""
 
 
 def parse(words: Sequence[str]) -> Asked:
@@ -58,6 +73,10 @@ def parse(words: Sequence[str]) -> Asked:
             _option(asked, word[1:], rest)
         else:
             asked.recipients.append(word)
+    if asked.mode not in {"send", "help"} and (asked.recipients or asked.from_header):
+        raise NotUsable(
+            "-bi, -bp, -bs, -q and --flush take no message for a recipient; allowed with them: no address, no -t"
+        )
     return asked
 
 
@@ -79,12 +98,8 @@ def _option(asked: Asked, letters: str, rest: Iterator[str]) -> None:
     """The options of one word: `-ti` is `-t -i`."""
     while letters:
         letter, letters = letters[0], letters[1:]
-        if letter == "b":
-            asked.mode = _mode(letters)
-            return
-        if letter in "oq":  # -oi, -odb, -q30m: the rest of the word belongs to it
-            asked.dot = asked.dot and not (letter == "o" and letters == "i")
-            asked.mode = "nothing" if letter == "q" else asked.mode
+        if letter == "q":  # -q, -qRexample.com; an interval is for a daemon
+            asked.mode = asked.mode if letters[:1].isdigit() else "nothing"
             return
         if letter in _WITH_VALUE:
             value = letters or next(rest, None)
@@ -111,5 +126,46 @@ def _take(asked: Asked, letter: str, value: str) -> None:
         asked.sender = "" if value == "<>" else value.removeprefix("<").removesuffix(">")
     elif letter == "F":
         asked.full_name = value
+    elif letter == "b":
+        asked.mode = _mode(value)
+    elif letter == "o":
+        asked.dot = asked.dot and value != "i"
     elif letter == "O":
-        asked.dot = asked.dot and value.partition("=")[0].lower() not in {"i", "ignoredots"}
+        _long(asked, *value.lower().split("=", 1))
+    elif letter == "N":
+        asked.notify = _notify(value)
+    elif letter == "R":
+        asked.returned = _returned(value)
+    elif letter == "V":
+        asked.envid = _envid(value)
+    elif letter == "X" and _VERP.fullmatch(value):
+        raise NotUsable(f"-X{value} (VERP) is not done here")
+
+
+def _long(asked: Asked, name: str, value: str = "") -> None:
+    """Sendmail's long options, `-O IgnoreDots=true`; Postfix's -O REQUIRETLS=yes must not be ignored."""
+    if name == "requiretls" and value == "yes":
+        raise NotUsable("-O REQUIRETLS=yes is not done here: smtpd takes it over TLS only")
+    asked.dot = asked.dot and name not in {"i", "ignoredots"}
+
+
+def _notify(value: str) -> str:
+    words = value.upper().split(",")
+    if words != ["NEVER"] and not set(words) <= _NOTIFY:
+        raise NotUsable(f"-N {show(value)} is unknown; allowed: never, or a list of success, failure and delay")
+    return ",".join(words)
+
+
+def _returned(value: str) -> str:
+    if value.upper() not in _RETURN:
+        raise NotUsable(f"-R {show(value)} is unknown; allowed: full and hdrs")
+    return value.upper()
+
+
+def _envid(value: str) -> str:
+    encoded = encode(value) if value.isascii() and value.isprintable() else ""
+    if not 0 < len(encoded) <= _LONGEST_ENVID:
+        raise NotUsable(
+            f"-V {show(value)} is not usable; allowed: printable ASCII, {_LONGEST_ENVID} characters in xtext"
+        )
+    return encoded

@@ -15,6 +15,7 @@ import selectors
 import socket
 import sys
 import uuid
+from dataclasses import replace
 from email.utils import formatdate
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -199,7 +200,8 @@ def _message(asked: Asked) -> Outgoing:
         full_name=asked.full_name,
     )
     octets = read(sys.stdin.buffer.read(), dot=asked.dot)
-    return compose(octets, asked.recipients, asked.sender, defaults, from_header=asked.from_header)
+    message = compose(octets, asked.recipients, asked.sender, defaults, from_header=asked.from_header)
+    return replace(message, notify=asked.notify, returned=asked.returned, envid=asked.envid)
 
 
 def _server(text: str) -> tuple[str, int]:

@@ -35,11 +35,17 @@ class NotAMessage(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A message to submit. content: lines end with CR LF. sender: "" is the null sender."""
+    """A message to submit. content: lines end with CR LF. sender: "" is the null sender.
+
+    notify, returned, envid: the values of NOTIFY, RET and ENVID (RFC 3461), "" for none.
+    """
 
     sender: str
     recipients: tuple[str, ...]
     content: bytes
+    notify: str = ""
+    returned: str = ""
+    envid: str = ""
 
     @property
     def smtputf8(self) -> bool:

@@ -51,6 +51,7 @@ def keep(folder: Path, message: Outgoing) -> Path:
         "recipients": message.recipients,
         "size": len(message.content),
         "sha256": hashlib.sha256(message.content).hexdigest(),
+        "dsn": [message.notify, message.returned, message.envid],
     }
     path = folder / f"message.{uuid.uuid4().hex}"
     made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
@@ -127,7 +128,9 @@ def _read(opened: int) -> Outgoing | None:
     try:
         head = json.loads(first)
         whole = head["size"] == len(content) and head["sha256"] == hashlib.sha256(content).hexdigest()
-        return Outgoing(str(head["sender"]), tuple(map(str, head["recipients"])), content) if whole else None
+        notify, returned, envid = map(str, head.get("dsn", ("", "", "")))
+        to = tuple(map(str, head["recipients"]))
+        return Outgoing(str(head["sender"]), to, content, notify, returned, envid) if whole else None
     except (ValueError, TypeError, KeyError):
         return None
 

@@ -127,11 +127,16 @@ def _envelope(smtp: smtplib.SMTP, message: Outgoing) -> Outgoing | Refused | Awa
             )
         smtp.command_encoding = "utf-8"
         options.append("SMTPUTF8")
+    notify = []
+    if smtp.has_extn("dsn"):
+        asked = {"RET": message.returned, "ENVID": message.envid}
+        options += [f"{keyword}={value}" for keyword, value in asked.items() if value]
+        notify = [f"NOTIFY={message.notify}"] if message.notify else []
     code, reply = smtp.mail(message.sender, options)
     if code != _OK:
         return _judged(code, reply)
     for number, recipient in enumerate(message.recipients):
-        code, reply = smtp.rcpt(recipient)
+        code, reply = smtp.rcpt(recipient, notify)
         if code == _NO_MORE and number:
             return replace(message, recipients=message.recipients[:number])
         if code not in {_OK, _OK + 1}:
