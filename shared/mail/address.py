@@ -3,7 +3,8 @@
 Owns: the syntax of a mailbox as Pillarbox accepts it. Pure.
 Guarantees: no control character, space outside quotes or lone surrogate gets past, so nothing in an envelope can carry
     a second line into a log, a header or another SMTP command. The local-part is kept as given (RFC 5321 section 2.4),
-    the domain in the one spelling of shared/mail/domain.py: lower case, A-labels, one address literal for a host.
+    with quotes where a client left them out; the domain has the one spelling of shared/mail/domain.py: lower case,
+    A-labels, one address literal for a host.
 Raises: AddressRefused with the reason a client may read.
 See: RFC 5321 sections 4.1.2, 4.5.3.1; RFC 6531 section 3.3.
 """
@@ -21,6 +22,7 @@ _DOMAIN_LIMIT: Final = 255  # RFC 5321 section 4.5.3.1.2
 _LABEL_LIMIT: Final = 63  # RFC 1035 section 2.3.4
 _ATEXT = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\u0080-\U0010ffff-]"
 _DOT_STRING = re.compile(rf"{_ATEXT}+(?:\.{_ATEXT}+)*")
+_DOTS_ANYWHERE = re.compile(rf"(?:{_ATEXT}|\.)+")
 _QUOTED_STRING = re.compile(r'"(?:[ !#-\[\]-~\u0080-\U0010ffff]|\\[ -~])*"')
 _PATH = re.compile(
     r"<(?:@[^<>:]*:)?(?P<mailbox>(?:\"(?:[^\"\\]|\\.)*\"|[^<>\"])*)>(?P<parameters>(?:[ \t].*)?)", re.DOTALL
@@ -65,6 +67,17 @@ def parse(text: str) -> Address:
     if len(localpart.encode()) > _LOCALPART_LIMIT:
         raise AddressRefused("local-part is longer than 64 octets")
     return Address(localpart, _domain(domain))
+
+
+def parse_given(text: str) -> Address:
+    """The same, for what clients give: dots may stand anywhere in the local-part, and one after the domain.
+
+    `a..b@example.com.` becomes `"a..b"@example.com`, which RFC 5321 allows; Postfix does the same by default.
+    """
+    localpart, at, domain = text.rpartition("@")
+    if _DOTS_ANYWHERE.fullmatch(localpart) and not _DOT_STRING.fullmatch(localpart):
+        localpart = f'"{localpart}"'
+    return parse(localpart + at + domain.removesuffix("."))
 
 
 def parse_shown(text: str) -> Address:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from smtpd.session.session import Session
 
 # A mailing names the same sender with every message, and the same recipients tomorrow.
-_parse = lru_cache(maxsize=4096)(address.parse)
+_parse = lru_cache(maxsize=4096)(address.parse_given)
 _FROM: Final = "FROM:"
 _TO: Final = "TO:"
 # An address literal, or what resolvers and mailers take for one: no top level domain is a number (RFC 1123 section

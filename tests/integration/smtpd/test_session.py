@@ -124,6 +124,15 @@ async def test_the_null_sender_and_postmaster_are_accepted(factory: Factory) -> 
     assert (row.recipientlocalpart, row.recipientdomain) == ("Postmaster", HOSTNAME)
 
 
+async def test_dots_that_clients_misplace_are_quoted(factory: Factory) -> None:
+    async with serving(factory.uri) as port, Dialogue(port) as client:
+        assert (await client.submit(MESSAGE, b"<a..b@example.com>", b"<c@example.com.>")).startswith("250 ")
+    assert [(row.recipientlocalpart, row.recipientdomain) for row in factory.queue()] == [
+        ('"a..b"', "example.com"),
+        ("c", "example.com"),
+    ]
+
+
 async def test_international_addresses_require_smtputf8(factory: Factory) -> None:
     address = "<grüße@münchen.example>".encode()
     async with serving(factory.uri) as port, Dialogue(port) as client:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.mail.address import AddressRefused, DomainMissing, least_quoted, parse
+from shared.mail.address import AddressRefused, DomainMissing, least_quoted, parse, parse_given
 from shared.mail.message import Address
 
 GOOD = [
@@ -97,6 +97,32 @@ def test_a_valid_address_is_parsed_and_written_back(text: str, localpart: str, d
     found = parse(text)
     assert found == Address(localpart, domain)
     assert parse(str(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("a..b@example.com", '"a..b"@example.com'),
+        (".a@example.com", '".a"@example.com'),
+        ("a.@example.com.", '"a."@example.com'),
+        ("a.b@Example.com.", "a.b@example.com"),
+        ('"a..b"@example.com', '"a..b"@example.com'),
+        ("ü..@faß.de", '"ü.."@xn--fa-hia.de'),
+    ],
+)
+def test_dots_that_clients_misplace_are_no_reason_to_refuse(text: str, written: str) -> None:
+    found = parse_given(text)
+    assert str(found) == written
+    assert parse(written) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [each for each in BAD if each not in {".a@example.com", "a.@example.com", "a..b@example.com", "user@example.com."}],
+)
+def test_nothing_else_that_clients_give_is_repaired(text: str) -> None:
+    with pytest.raises(AddressRefused):
+        parse_given(text)
 
 
 @pytest.mark.parametrize("text", BAD)
