@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from queued.routing.site import Hops
     from queued.smtp.failover import Talk
     from queued.smtp.transaction import TransactionResult
+    from queued.tls.demanded import TlsAsked
     from queued.tls.mta_sts_cache import MtaSts
     from queued.tls.plan import Plan
     from queued.values import Claimed, Lease, Result
@@ -154,7 +155,7 @@ class Transport:
                 speaker = SourceChooser(self._voice, Fields.of(claimed[0], site), now)
                 self._led(claimed[0].recipient.domain, found.hops)
                 hops = await speaker.prepare(found.hops)
-                plan = await self._plan(claimed, hops, requiretls=offered.tls_only)
+                plan = await self._plan(claimed, hops, offered.tls_asked)
                 talked = await self._talk(speaker, hops, plan, offered, entrance)
             again = self._again(speaker, talked.hop, plan, lease, entrance)
             judged = await with_remainder(talked.result, offered, again)
@@ -233,13 +234,13 @@ class Transport:
         found = await asyncio.gather(*map(self.finder.found, domains), return_exceptions=True)
         return self._sites.together(domains, found, monotonic())
 
-    async def _plan(self, claimed: Sequence[Claimed], hops: Sequence[Hop], *, requiretls: bool) -> Plan:
+    async def _plan(self, claimed: Sequence[Claimed], hops: Sequence[Hop], asked: TlsAsked) -> Plan:
         """The TLS requirements; Parted when the domains have different ones."""
         domains = self._domains(claimed)
-        plan = await self.tls.plan(domains[0], hops, requiretls=requiretls)
+        plan = await self.tls.plan(domains[0], hops, asked)
         if len(domains) == 1:
             return plan
-        others = (self.tls.plan(domain, hops, requiretls=requiretls) for domain in domains[1:])
+        others = (self.tls.plan(domain, hops, asked) for domain in domains[1:])
         if any(other != plan for other in await asyncio.gather(*others)):
             self._sites.part(domains, monotonic())
             raise Parted

@@ -90,7 +90,7 @@ async def _hosts(found: DryRun, transport: Transport) -> DryRun:
         return found._replace(refused=f"{outcome.kind}: {outcome.enhanced} {outcome.text}")
     hops = hops[: transport.settings.connection.addresses]
     offered = Transaction.of([found.claimed], Body(b"", smtputf8=False), b"")
-    plan = await transport.tls.plan(found.claimed.recipient.domain, hops, requiretls=offered.tls_only)
+    plan = await transport.tls.plan(found.claimed.recipient.domain, hops, offered.tls_asked)
     asked = [(hop, dry_run_report.tls(plan[hop])) for hop in hops if hop in plan]
     alike = dict.fromkeys(text for _, text in asked)
     each = tuple(f"{hop}: {text}" for hop, text in asked) if len(alike) > 1 else tuple(alike)

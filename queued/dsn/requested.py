@@ -1,6 +1,6 @@
 """requested — the requests of submitters, read back from queue.metadata
 
-Owns: reading the reserved keys `_dsn`, the wanted notifications, and `_requiretls`. Pure.
+Owns: reading the reserved keys `_dsn`, the wanted notifications, `_requiretls` and `_tlsrequired`. Pure.
 Guarantees: no exception for any content of the column: a value that is not in the form of shared.mail.message counts as
     not given.
 See: shared/mail/message.py, which writes it; RFC 3461 sections 4.1 to 4.4; RFC 8689; sql/README.md, "Reserved
@@ -43,6 +43,11 @@ def of_recipient(metadata: Mapping[str, Any] | None) -> RecipientDsn | None:
 def requiretls(metadata: Mapping[str, Any] | None) -> bool:
     """REQUIRETLS (RFC 8689 section 2)."""
     return (metadata or {}).get("_requiretls") is True
+
+
+def tls_optional(metadata: Mapping[str, Any] | None) -> bool:
+    """TLS-Required: No (RFC 8689 section 3), which counts for nothing beside REQUIRETLS."""
+    return (metadata or {}).get("_tlsrequired") == "no" and not requiretls(metadata)
 
 
 def _asked(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:

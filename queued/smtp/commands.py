@@ -116,7 +116,7 @@ def refuse_message(transaction: Transaction, extensions: Mapping[str, str]) -> R
         return NEEDS_SMTPUTF8
     if "8BITMIME" not in extensions and not transaction.content.isascii():
         return NEEDS_8BITMIME
-    if transaction.tls_only and "REQUIRETLS" not in extensions:
+    if transaction.tls_asked == "only" and "REQUIRETLS" not in extensions:
         return NEEDS_REQUIRETLS
     limit = size_limit(extensions)
     size = wire_size(transaction.content, transaction.prefix)

@@ -18,6 +18,7 @@ from queued.dsn import requested
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from queued.tls.demanded import TlsAsked
     from queued.values import Body, Claimed
     from queued.waiting.watchdog import Phase
     from shared.mail.message import RecipientDsn
@@ -89,6 +90,7 @@ class Transaction(NamedTuple):
     dsn: for each recipient the requested notifications (RFC 3461 §4.1, §4.2); empty: none, for any of them.
     priority: RFC 6710 §4.1, -9 to 9.
     requiretls: the submitter declared REQUIRETLS (RFC 8689 §2).
+    tls_optional: the header says TLS-Required: No (RFC 8689 §3).
     """
 
     sender: str
@@ -102,6 +104,7 @@ class Transaction(NamedTuple):
     dsn: tuple[RecipientDsn | None, ...] = ()
     priority: int = 0
     requiretls: bool = False
+    tls_optional: bool = False
 
     @staticmethod
     def of(claimed: Sequence[Claimed], body: Body, prefix: bytes, sender: str | None = None) -> Transaction:
@@ -128,12 +131,15 @@ class Transaction(NamedTuple):
             dsn=wishes if any(wishes) else (),
             priority=first.priority,
             requiretls=requested.requiretls(first.metadata),
+            tls_optional=requested.tls_optional(first.metadata),
         )
 
     @property
-    def tls_only(self) -> bool:
-        """Whether it goes over TLS or not at all; a notification goes on, for else it would be lost (RFC 8689 §5)."""
-        return self.requiretls and self.sender != ""
+    def tls_asked(self) -> TlsAsked:
+        """What it asks of TLS; REQUIRETLS keeps no notification back, for else it would be lost (RFC 8689 §5)."""
+        if self.requiretls and self.sender != "":
+            return "only"
+        return "optional" if self.tls_optional else "usual"
 
 
 class TransactionResult(NamedTuple):

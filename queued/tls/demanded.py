@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from shared.config.queued.login import Over
     from shared.config.queued.transport_tls import Mode, TransportTls
 
+type TlsAsked = Literal["only", "usual", "optional"]  # by a message: REQUIRETLS, nothing, or TLS-Required: No
 type Speak = Literal["never", "offered", "must"]
 type Proof = Literal["none", "certificate", "dane"]
 

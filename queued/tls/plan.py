@@ -5,7 +5,8 @@ Guarantees: a transport whose mode needs no questions asks none, and for hosts t
     Questions asked a moment ago for the route are answered from the resolver's memory. A failed question about one host
     keeps mail from that host only.
 Raises: ResolverClosedError while stopping.
-See: queued/tls/demanded.py for the decision; RFC 7672 sections 2.1.2 (failures) and 2.2; RFC 8461 section 5.
+See: queued/tls/demanded.py for the decision; RFC 7672 sections 2.1.2 (failures) and 2.2; RFC 8461 section 5; RFC 8689
+    section 3 for mail whose TLS is optional.
 Bugs: smart hosts are not asked for an MTA-STS policy of their own (RFC 8461 section 3.4).
 """
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from queued.routing.resolver import Resolver
     from queued.routing.route import Address, Hop
     from queued.tls.context import Contexts
-    from queued.tls.demanded import TlsWanted
+    from queued.tls.demanded import TlsAsked, TlsWanted
     from queued.tls.mta_sts import StsPolicy
     from shared.config.queued.login import Over
     from shared.config.queued.transport import Transport
@@ -53,19 +54,23 @@ class TlsPlanner:
         self._settled = transport.connection.mode == "smarthost" and transport.tls.mode != "dane"
         self._known: dict[tuple[str, int, bool], TlsWanted] = {}
 
-    async def plan(self, domain: str, hops: Iterable[Hop], *, requiretls: bool = False) -> Plan:
-        """The requirements for each of these hosts, found for mail to `domain`; `requiretls` as the submitter asked."""
+    async def plan(self, domain: str, hops: Iterable[Hop], asked: TlsAsked = "usual") -> Plan:
+        """The requirements for each of these hosts, found for mail to `domain`; `asked` by the message.
+
+        Mail whose TLS is optional goes by tls.mode alone: what the recipient's domain publishes does not count.
+        """
+        requiretls, published = asked == "only", asked != "optional"
         if self._settled:
             return {hop: self._decided(hop, requiretls) for hop in hops}
         settings = self._transport.tls
         domain = domain.lower().rstrip(".")
         known = HostKnowledge(trusted=True, requiretls=requiretls)
-        if settings.mode != "disabled" and self._is_by_mx(domain):
+        if published and settings.mode != "disabled" and self._is_by_mx(domain):
             known = await self._of_exchangers(domain, known)
         plan: dict[Hop, TlsWanted] = {}
         for hop in hops:
             tlsa, base = known.tlsa, known.base
-            if settings.mode == "dane" and known.trusted:
+            if published and settings.mode == "dane" and known.trusted:
                 tlsa, base = await self._tlsa(hop)
             plan[hop] = decide(
                 settings, hop.name or hop.host, known._replace(tlsa=tlsa, base=base, login=self._over(hop))

@@ -1,4 +1,4 @@
-"""test_requiretls — mail with REQUIRETLS is never sent without TLS (RFC 8689)"""
+"""test_requiretls — mail with REQUIRETLS is never sent without TLS, and TLS-Required: No is heeded (RFC 8689)"""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import pytest
 
 from tests.fixtures.daemons.routed import routing
 from tests.fixtures.peers.tls_peer import TlsPeer, server_context
+from tests.fixtures.peers.tlsa import tlsa
+from tests.fixtures.peers.web.policy_host import PolicyHost, answer, leading_to, policy
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -89,6 +91,37 @@ async def test_a_host_with_an_unvalidated_mx_name_gets_no_requiretls_mail(author
         result = await routed.send_one(_requiretls=True)
         assert (result.outcome.kind, host.connections) == ("deferred", 0)
         assert "neither DNSSEC nor MTA-STS" in result.outcome.text
+
+
+@pytest.mark.parametrize("mode", ["dane", "optional"])
+async def test_with_tls_required_no_what_the_domain_publishes_does_not_count(mode: str, authority: Authority) -> None:
+    """Its policy and its TLSA records ask for another certificate than the host has, so other mail waits."""
+    stranger = server_context(authority.issue("stranger.example"))
+    async with (
+        TlsPeer(stranger) as host,
+        PolicyHost(authority.issue("mta-sts.example.test"), answer(policy(MX))) as web,
+    ):
+        records = f"_{host.port}._tcp.{MX}"
+        zone = ZONE | {
+            ("_mta-sts.example.test", "TXT"): ['"v=STSv1; id=1;"'],
+            (records, "TLSA"): [tlsa(3, 1, 1, authority.issue(MX, stem="other")["certificate"])],
+        }
+        signed = ["example.test", MX, records] if mode == "dane" else []
+        tls = {"mode": mode, "ca": str(authority.file)}
+        with leading_to(web):
+            async with routing(zone, signed=signed, connection={"port": host.port}, tls=tls) as routed:
+                assert (await routed.send_one()).outcome.enhanced == "4.7.5"
+                assert (await routed.send_one(_requiretls=True, _tlsrequired="no")).outcome.enhanced == "4.7.5"
+                assert host.mails == []
+                result = await routed.send_one(_tlsrequired="no")
+                assert (result.result, result.spoken.tls) == ("success", "TLSv1.3 TLS_AES_256_GCM_SHA384 unverified")
+
+
+async def test_tls_required_no_changes_nothing_that_the_operator_demands(authority: Authority) -> None:
+    stranger = server_context(authority.issue("stranger.example"))
+    async with TlsPeer(stranger) as host, domain(host.port, authority, mode="require_verify") as routed:
+        assert (await routed.send_one(_tlsrequired="no")).outcome.enhanced == "4.7.5"
+        assert host.mails == []
 
 
 async def test_a_configured_smart_host_counts_as_a_validated_name(authority: Authority) -> None:
