@@ -319,8 +319,9 @@ class Resolver:
             with self._slowly(question):
                 return await asked
         finally:
-            if asked is not None:
+            if asked is not None and not asked.done():
                 asked.cancel()
+                await asyncio.wait((asked,))  # until its socket is closed
 
     async def _ask(self, question: _Question, turn: QuestionTurn) -> _Records:
         name, kind = question
