@@ -117,6 +117,7 @@ class Transport:
             contexts=contexts,
             speaks=LmtpConnection if settings.connection.protocol == "lmtp" else SmtpConnection,
             secrets=self.secrets,
+            discards=frozenset(settings.discardkeywords),
         )
         # RFC 3461 section 5.2: by LMTP mail has arrived where it ends, by SMTP it goes on.
         self._last = settings.connection.protocol == "lmtp"

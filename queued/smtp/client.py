@@ -81,13 +81,14 @@ class SmtpConnection:
         contexts: Contexts | None = None,
         login: Login | None = None,
         secrets: OwnSecrets | None = None,
+        discards: frozenset[str] = frozenset(),
     ) -> Self:
         """Connect to host:port from the local address `source`, and introduce ourselves as `hostname`, with this TLS.
 
         contexts: OpenSSL's settings; None for those of a transport that says nothing. login: as whom we log in, if so.
-        secrets: what must not be read in the host's replies.
+        secrets: what must not be read in the host's replies. discards: keywords of EHLO that count as not offered.
         """
-        we = Introduction(hostname, source, tls, contexts or Contexts(), login, cls.verbs, secrets)
+        we = Introduction(hostname, source, tls, contexts or Contexts(), login, cls.verbs, secrets, discards)
         return cls(await open_session(host, port, we, timeouts), timeouts)
 
     @property

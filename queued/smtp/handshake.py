@@ -37,7 +37,7 @@ class Introduction(NamedTuple):
     """How we come: our name in EHLO, the local address we leave from (None: the system's choice), and what TLS.
 
     login: our login, None for none. verbs: how we greet, best first; RFC 2033 section 4.1 has LHLO alone. secrets: what
-    must not be read in a reply of the host's, None for nothing.
+    must not be read in a reply of the host's, None for nothing. discards: keywords of EHLO that count as not offered.
     """
 
     hostname: str
@@ -47,6 +47,7 @@ class Introduction(NamedTuple):
     login: Login | None = None
     verbs: tuple[str, ...] = ("EHLO", "HELO")
     secrets: OwnSecrets | None = None
+    discards: frozenset[str] = frozenset()
 
 
 class Opened(NamedTuple):
@@ -79,11 +80,11 @@ async def _open(host: str, port: int, we: Introduction, commands: tuple[bytes, .
         greeting = await wire.reply("greeting", timeouts.greeting)
         if not greeting.is_positive:
             raise _refused("greeting", greeting)
-        extensions = await _hello(wire, commands, timeouts)
+        extensions = await _hello(wire, commands, timeouts, we.discards)
         if tls == "none" and we.tls.speak != "never" and await _may_start(wire, we.tls, extensions, timeouts):
             tls = await _start_tls(wire, we, timeouts, "starttls")
             # RFC 3207 §4.2: what was said before, extensions above all, is forgotten.
-            extensions = await _hello(wire, commands, timeouts)
+            extensions = await _hello(wire, commands, timeouts, we.discards)
         if we.login is not None:
             conversation.noted("login, of which only the codes of the replies are kept")
             await auth.log_in(wire, we.login, auth.LoginTarget(host, port, tls, we.tls), extensions, timeouts.auth)
@@ -98,14 +99,16 @@ async def _open(host: str, port: int, we: Introduction, commands: tuple[bytes, .
             wire.abort()
 
 
-async def _hello(wire: Wire, commands: tuple[bytes, ...], timeouts: Timeouts) -> dict[str, str]:
-    """EHLO, and HELO where EHLO is not known (RFC 5321 §3.2); what the peer offers."""
+async def _hello(
+    wire: Wire, commands: tuple[bytes, ...], timeouts: Timeouts, discards: frozenset[str]
+) -> dict[str, str]:
+    """EHLO, and HELO where EHLO is not known (RFC 5321 §3.2); what the peer offers, but for what counts as not."""
     ehlo, *helo = commands
     conversation.said(ehlo)
     wire.write(ehlo, replies=1)
     reply = await wire.reply("helo", timeouts.helo)
     if reply.is_positive:
-        return read_extensions(reply)
+        return {name: value for name, value in read_extensions(reply).items() if name not in discards}
     if reply.is_permanent and helo:
         conversation.said(helo[0])
         wire.write(helo[0], replies=1)

@@ -87,13 +87,16 @@ class ConnectionPool:
         contexts: Contexts | None = None,
         speaks: type[SmtpConnection] = SmtpConnection,
         secrets: OwnSecrets | None = None,
+        discards: frozenset[str] = frozenset(),
     ) -> None:
         """`concurrency` counts connections per host and port; `contexts` are OpenSSL's settings.
 
-        speaks: SMTP, or LMTP. secrets: what must not be read in a host's replies.
+        speaks: SMTP, or LMTP. secrets: what must not be read in a host's replies. discards: keywords of EHLO that count
+        as not offered.
         """
         self._speaks = speaks
         self._secrets = secrets
+        self._discards = discards
         self._contexts = contexts or Contexts()
         self._timeouts = timeouts
         self._concurrency = concurrency
@@ -252,6 +255,7 @@ class ConnectionPool:
                 contexts=self._contexts,
                 login=login,
                 secrets=self._secrets,
+                discards=self._discards,
             )
         )
         self._openings.add(opening)

@@ -30,6 +30,9 @@ from shared.config.queued.source import Sources
 from shared.config.queued.transport_tls import TransportTls
 from shared.masking import show
 
+#: Keywords of EHLO (RFC 5321 section 4.1.1.1) without which mail can go all the same.
+type Keyword = Literal["DSN", "LIMITS", "MT-PRIORITY", "PIPELINING", "SIZE"]
+
 
 class Pooling(Section):
     """How long a connection is kept for further messages."""
@@ -163,6 +166,12 @@ class TransportGroup(Section):
         "else by a line end and a space (Postfix smtp_line_length_limit). Signatures that the message came with break "
         "too.",
         unit="octets",
+    )
+    discardkeywords: list[Keyword] = setting(
+        [],
+        "Keywords in hosts' replies to EHLO that count as not offered (Postfix smtp_discard_ehlo_keywords): for hosts "
+        "that announce what they do not do. STARTTLS is left to tls.mode.",
+        unit="list of DSN, LIMITS, MT-PRIORITY, PIPELINING, SIZE",
     )
     windows: Windows = section(
         list,

@@ -1,4 +1,4 @@
-"""test_missing_extensions — a message that needs a missing extension of the host fails, and nothing is sent"""
+"""test_missing_extensions — a message that needs an extension that the host lacks fails, and nothing is sent"""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from queued.outcome.classify import classify
 from queued.smtp.commands import refuse_message
 from scripts.sink.records import EXTENSIONS
 from scripts.sink.server import Sink
+from tests.fixtures.daemons.routed import routing
 from tests.fixtures.daemons.smtp_send import send_once, to
+from tests.fixtures.peers.scripted_peer import GREETING, ScriptedPeer
 
 if TYPE_CHECKING:
     from queued.smtp.transaction import Transaction
@@ -44,3 +46,23 @@ async def test_a_declared_extension_that_is_not_needed_is_ignored() -> None:
 def test_a_host_with_all_extensions_gets_the_message() -> None:
     offered = dict.fromkeys(("8BITMIME", "SMTPUTF8", "REQUIRETLS"), "")
     assert refuse_message(to("bob@example.net", content=EIGHT_BIT, requiretls=True), offered) is None
+
+
+async def test_keywords_that_the_transport_discards_count_as_not_offered() -> None:
+    """Without PIPELINING the refusal of RCPT is read before DATA would be sent."""
+    offers = (
+        b"250-peer.example\r\n250-PIPELINING\r\n250-SIZE 10\r\n250-DSN\r\n250-LIMITS RCPTMAX=1\r\n250 MT-PRIORITY\r\n"
+    )
+    said = ("MAIL", b"250 ok\r\n", "RCPT", b"550 5.1.1 no\r\n", "RCPT", b"550 5.1.1 no\r\n", "QUIT")
+    every = ["PIPELINING", "SIZE", "DSN", "LIMITS", "MT-PRIORITY"]
+    async with ScriptedPeer(*GREETING, offers, *said) as peer:
+        smart = {"mode": "smarthost", "server": "127.0.0.1", "port": peer.port}
+        async with routing({}, connection=smart, discardkeywords=every) as routed:
+            dsn = {"ret": "HDRS", "envid": "E1", "notify": ["NEVER"]}
+            results = await routed.send("a@example.test", "b@example.test", _dsn=dsn)
+            assert [result.outcome.enhanced for result in results] == ["5.1.1", "5.1.1"]
+        assert peer.heard[1:4] == [
+            b"MAIL FROM:<alice@sender.test>",
+            b"RCPT TO:<a@example.test>",
+            b"RCPT TO:<b@example.test>",
+        ]

@@ -166,6 +166,7 @@ def test_only_absent_defaults_are_commented_out(file: str, model: type[BaseModel
             "hostname",
             "listen",
             "maxlinelength",
+            "discardkeywords",
             "messages",
             "notice",
             "secret",
