@@ -12,15 +12,13 @@ import errno
 import os
 import stat
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from scripts import rights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-#: The rights of a new file that only its owner may read.
-PRIVATE: Final = 0o600
-_OTHERS: Final = 0o007
 
 
 def replace(file: Path, text: str, *, mode: int = 0o666, like: Path | None = None) -> None:
@@ -33,21 +31,17 @@ def replace(file: Path, text: str, *, mode: int = 0o666, like: Path | None = Non
 def drafted(file: Path, text: str, *, mode: int = 0o666, like: Path | None = None) -> Iterator[Path]:
     """A draft beside the file, to be tried in the block; it takes the file's place if the block ends without an error.
 
-    mode: the rights of a new file, of which the umask takes some. like: a new file is for the same owner and group as
-    this one, with its rights, if it is not for others too.
+    mode: of a new file, of which the umask takes some. like: a new file has the rights of one beside this file, or in
+    this folder (scripts/rights.py).
     """
     file = file.resolve()
-    kept = _rights(file, like)
+    kept = _kept(file, like)
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     try:
-        opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, stat.S_IMODE(kept.st_mode) if kept else mode)
+        opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, kept.mode if kept else mode)
         with os.fdopen(opened, "w", encoding="utf-8") as stream:
-            if kept is not None:
-                for owner, group in ((-1, kept.st_gid), (kept.st_uid, -1)):
-                    with suppress(PermissionError):  # only root gives files away
-                        os.fchown(opened, owner, group)
-                os.fchmod(opened, stat.S_IMODE(kept.st_mode))
+            rights.give(opened, kept)
             stream.write(text)
             stream.flush()
             os.fsync(opened)
@@ -57,13 +51,11 @@ def drafted(file: Path, text: str, *, mode: int = 0o666, like: Path | None = Non
         draft.unlink(missing_ok=True)
 
 
-def _rights(file: Path, like: Path | None) -> os.stat_result | None:
+def _kept(file: Path, like: Path | None) -> rights.Rights | None:
     """Whose the file is to be, if that is known."""
     with suppress(FileNotFoundError):
         present = file.stat()
         if not stat.S_ISREG(present.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(file))
-        return present
-    if like is not None and not (model := like.stat()).st_mode & _OTHERS:
-        return model
-    return None
+        return rights.Rights(present.st_uid, present.st_gid, stat.S_IMODE(present.st_mode))
+    return None if like is None else rights.like(like)

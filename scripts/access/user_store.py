@@ -1,8 +1,9 @@
 """user_store — the storage of users for `pillarbox user`: the file, or the table
 
 Owns: changing one user in either; the text of the file.
-Guarantees: a file is replaced whole, by one command at a time, and keeps its owner and rights (0600 when new); smtpd
-    never reads half of one. Comments in it are lost: it is ours to write.
+Guarantees: a file is replaced whole, by one command at a time, and keeps its owner and rights; a new one is its owner's
+    alone, or has those of its folder (scripts/rights.py). smtpd never reads half of one. Comments in it are lost: it is
+    ours to write.
 Raises: PillarboxError for errors that an operator can correct.
 See: smtpd/login/user_sources.py, which reads both; sql/schema/06_principal.sql.
 """
@@ -18,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from operate import principals
 from operate.queue.act import By
 from scripts import one_connection
-from scripts.replace_file import PRIVATE, replace
+from scripts.replace_file import replace
+from scripts.rights import PRIVATE
 from shared.config.smtpd.users import UserEntry, load_users
 from shared.errors import ConfigError, PillarboxError
 from shared.postgres import database
@@ -104,7 +106,7 @@ class FileStore:
 
     def _write(self, users: Mapping[str, UserEntry]) -> None:
         try:
-            replace(self._path, text(users), mode=PRIVATE)
+            replace(self._path, text(users), mode=PRIVATE, like=self._path.parent)
         except OSError as error:
             raise PillarboxError(f"{self._path}: cannot be written: {error.strerror}") from None
 

@@ -1,8 +1,9 @@
 """dkim — `pillarbox dkim`: makes keys for signatures, and checks that DNS has them
 
 Owns: generate and check.
-Guarantees: a private key is written to a new file that its owner alone can read, and printed nowhere; a file that is
-    there already stays as it is. `check` changes nothing; its status is 1 when DNS lacks a key or has another one.
+Guarantees: a private key is written to a new file, and printed nowhere. Its owner alone can read it, or, if root makes
+    it, those who can use its folder (scripts/rights.py). A file that is there already stays as it is. `check` changes
+    nothing; its status is 1 when DNS lacks a key or has another one.
 Raises: PillarboxError for errors that an operator can correct.
 See: docs/how-to/deliver/sign-with-dkim.md; RFC 6376 section 3.6.1 (the record)
 """
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 from queued.signing.keys import UnusableKey, new_key, read_key, zone_line
 from queued.signing.records import difference, published_keys
 from queued.signing.sign import published
+from scripts import rights
 from scripts.options import finish
 from scripts.output import records
 from shared.config.queued.load import load_queued
@@ -26,8 +28,6 @@ from shared.errors import PillarboxError
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
-
-_PRIVATE = 0o600
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -54,10 +54,11 @@ def generate(options: argparse.Namespace) -> int:
     key = new_key(ed25519=options.ed25519)
     file = options.out / f"{domain}.{selector}.pem"
     with suppress(OSError):  # opening the file below says what is wrong
-        options.out.mkdir(parents=True, exist_ok=True)
+        rights.make_folder(options.out)
     try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, rights.PRIVATE)
         with os.fdopen(descriptor, "wb") as stream:
+            rights.give(descriptor, rights.like(options.out))
             stream.write(key.pem())
     except FileExistsError:
         raise PillarboxError(f"{file} is there already; allowed: another --selector or --out") from None

@@ -20,7 +20,8 @@ from operate import transports
 from scripts.access import password
 from scripts.options import finish
 from scripts.output import records
-from scripts.replace_file import PRIVATE, drafted, replace
+from scripts.replace_file import drafted, replace
+from scripts.rights import PRIVATE
 from scripts.up import only_one
 from shared.config.queued.load import load_queued
 from shared.config.yaml_edit import set_value

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts.replace_file import PRIVATE, drafted, replace
+from scripts.replace_file import drafted, replace
+from scripts.rights import PRIVATE, make_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +50,21 @@ def test_a_new_file_is_for_those_of_another_unless_that_is_for_all(tmp_path: Pat
     replace(file, "new", mode=PRIVATE, like=like)
     assert rights(file) == mode
     assert (file.stat().st_gid == group) or mode == PRIVATE
+
+
+@pytest.mark.parametrize(("folder", "mode"), [(0o750, 0o640), (0o700, 0o600), (0o755, PRIVATE)])
+def test_a_new_file_of_root_s_is_for_those_of_its_folder(tmp_path: Path, folder: int, mode: int) -> None:
+    """For others a group is not theirs to trust: it may have more members."""
+    above, root = tmp_path / "above", os.getuid() == 0
+    above.mkdir(folder)
+    above.chmod(folder)
+    os.chown(above, -1, [*_GROUPS, above.stat().st_gid][0])
+    within = above / "within"
+    make_folder(within)
+    replace(within / "file", "new", mode=PRIVATE, like=within)
+    found = (within / "file").stat()
+    assert stat.S_IMODE(found.st_mode) == (mode if root else PRIVATE)
+    assert found.st_gid == (above.stat().st_gid if root and folder != 0o755 else os.getgid())
 
 
 def test_a_link_stays_one(tmp_path: Path) -> None:
