@@ -157,6 +157,32 @@ async def test_without_smtpd_mail_waits_on_disk_and_is_flushed(
         assert list(there.folder.iterdir()) == []
 
 
+async def test_notifications_are_asked_for_also_through_the_spool(
+    away: Sendmail, database: str, factory: Factory, tmp_path: Path
+) -> None:
+    asked = ("-N", "success,failure", "-R", "hdrs", "-V", "a+b", "-i")
+    assert await away(*asked, "dan@example.net") == OK
+    async with to_smtpd(database, tmp_path) as there:
+        assert await there("--flush") == OK
+        assert await there(*asked, "eve@example.net") == OK
+        assert await there("-N", "never", "bob@example.net") == OK
+    found = {row.recipientlocalpart: row.metadata["_dsn"] for row in factory.queue()}
+    every = {"ret": "HDRS", "envid": "a+b", "notify": ["FAILURE", "SUCCESS"]}
+    assert found == {"dan": every, "eve": every, "bob": {"notify": ["NEVER"]}}
+
+
+async def test_a_message_is_sent_or_refused_whatever_the_options(
+    database: str, factory: Factory, tmp_path: Path
+) -> None:
+    """Status 0 without a message in the queue would lose it."""
+    async with to_smtpd(database, tmp_path) as sendmail:
+        for options in (("-eq",), ("-q30m",), ("-o", "i"), ("-em", "-v")):
+            assert await sendmail(*options, "bob@example.net") == OK, options
+        for options in (("-q",), ("-qRexample.net",), ("-bp",), ("-bi",), ("-I",), ("-bs",), ("-XV",)):
+            assert await sendmail(*options, "bob@example.net") == USAGE, options
+    assert recipients(factory) == ["bob@example.net"] * 4
+
+
 async def test_without_smtpd_and_spool_nothing_is_kept_and_the_status_says_so(away: Sendmail) -> None:
     away.folder.rmdir()
     assert await away("-t") == TEMPORARY
