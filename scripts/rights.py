@@ -47,6 +47,13 @@ def give(opened: int, rights: Rights | None) -> None:
     os.fchmod(opened, rights.mode)
 
 
+def write_new(file: Path, octets: bytes, rights: Rights | None = None) -> None:
+    """Write a new file that only its owner may read, or who has these rights."""
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as stream:
+        give(stream.fileno(), rights)
+        stream.write(octets)
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder that is missing, and those above it; one that root makes is as the folder that it is in."""
     if folder.is_dir():
@@ -54,8 +61,5 @@ def make_folder(folder: Path) -> None:
     folder.mkdir(parents=True)
     if like(folder.parent) is not None:
         above = folder.parent.stat()
-        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            give(opened, Rights(above.st_uid, above.st_gid, stat.S_IMODE(above.st_mode)))
-        finally:
-            os.close(opened)
+        os.chown(folder, above.st_uid, above.st_gid)
+        folder.chmod(stat.S_IMODE(above.st_mode))

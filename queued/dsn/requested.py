@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from shared.mail.dsn import NOTIFY, RET
 from shared.mail.message import MessageDsn, RecipientDsn
 
 if TYPE_CHECKING:
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 
     from queued.values import Result
 
-_RET: Final = ("FULL", "HDRS")
-_NOTIFY: Final = frozenset({"NEVER", "SUCCESS", "FAILURE", "DELAY"})
+_NOTIFY: Final = NOTIFY | {"NEVER"}
 _PAIR: Final = 2  # type and address
 
 
@@ -27,7 +27,7 @@ def of_message(metadata: Mapping[str, Any] | None) -> MessageDsn:
     """RET and ENVID (RFC 3461 sections 4.3, 4.4)."""
     asked = _asked(metadata)
     ret, envid = asked.get("ret"), asked.get("envid")
-    return MessageDsn(ret if ret in _RET else None, envid if _is_line(envid) else None)
+    return MessageDsn(ret if ret in RET else None, envid if _is_line(envid) else None)
 
 
 def of_recipient(metadata: Mapping[str, Any] | None) -> RecipientDsn | None:
@@ -46,8 +46,8 @@ def requiretls(metadata: Mapping[str, Any] | None) -> bool:
 
 
 def tls_optional(metadata: Mapping[str, Any] | None) -> bool:
-    """TLS-Required: No (RFC 8689 section 3), which counts for nothing beside REQUIRETLS."""
-    return (metadata or {}).get("_tlsrequired") == "no" and not requiretls(metadata)
+    """TLS-Required: No (RFC 8689 section 3)."""
+    return (metadata or {}).get("_tlsrequired") == "no"
 
 
 def _asked(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:

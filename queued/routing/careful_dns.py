@@ -110,9 +110,10 @@ class CarefulBackend(Backend):
 
     async def make_socket(self, af: int, socktype: int, *asked: Any, **named: Any) -> Socket:
         """A socket whose answers are bounded."""
-        making = asyncio.ensure_future(self._asyncio.make_socket(af, socktype, *asked, **named))
+        made = self._asyncio.make_socket(af, socktype, *asked, **named)
         if socktype != socket.SOCK_DGRAM:
-            return _Stream(await making)
+            return _Stream(await made)
+        making = asyncio.ensure_future(made)
         try:
             return _Datagrams(await asyncio.shield(making))
         except asyncio.CancelledError:

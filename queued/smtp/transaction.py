@@ -137,8 +137,8 @@ class Transaction(NamedTuple):
     @property
     def tls_asked(self) -> TlsAsked:
         """What it asks of TLS; REQUIRETLS keeps no notification back, for else it would be lost (RFC 8689 §5)."""
-        if self.requiretls and self.sender != "":
-            return "only"
+        if self.requiretls:  # beside it TLS-Required: No counts for nothing (RFC 8689 §4.1)
+            return "usual" if self.sender == "" else "only"
         return "optional" if self.tls_optional else "usual"
 
 

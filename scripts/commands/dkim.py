@@ -10,7 +10,6 @@ See: docs/how-to/deliver/sign-with-dkim.md; RFC 6376 section 3.6.1 (the record)
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,10 +55,7 @@ def generate(options: argparse.Namespace) -> int:
     with suppress(OSError):  # opening the file below says what is wrong
         rights.make_folder(options.out)
     try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, rights.PRIVATE)
-        with os.fdopen(descriptor, "wb") as stream:
-            rights.give(descriptor, rights.like(options.out))
-            stream.write(key.pem())
+        rights.write_new(file, key.pem(), rights.like(options.out))
     except FileExistsError:
         raise PillarboxError(f"{file} is there already; allowed: another --selector or --out") from None
     except OSError as error:

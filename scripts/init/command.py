@@ -26,6 +26,7 @@ from scripts.commands import relay, up
 from scripts.config_files import load_both
 from scripts.init import answers, certificate, zone
 from scripts.output import records
+from scripts.rights import write_new
 from shared.config.queued.signing import read_selector
 from shared.config.yaml_edit import set_value
 from shared.errors import DatabaseUnavailable, PillarboxError
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from shared.config.smtpd.settings import SmtpdConfig
 
 _DAEMONS: Final = ("smtpd", "queued", "httpd", "collect")
-_PRIVATE: Final = 0o600
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -119,7 +119,7 @@ def _write(folder: Path, answer: Answers, selector: str, options: argparse.Names
     tls = folder / "tls"
     tls.mkdir()
     (tls / "certificate.pem").write_bytes(pair.certificate)
-    _write_private(tls / "privatekey.pem", pair.privatekey)
+    write_new(tls / "privatekey.pem", pair.privatekey)
     public, rules = _keys(folder, answer.domains, selector)
     own = {"environment.var": relay.quoted(str(var))}
     if uri:
@@ -152,7 +152,7 @@ def _keys(folder: Path, domains: Iterable[str], selector: str) -> tuple[list[str
         key = new_key(ed25519=False)
         file = folder / "dkim" / f"{domain}.{selector}.pem"
         file.parent.mkdir(exist_ok=True)
-        _write_private(file, key.pem())
+        write_new(file, key.pem())
         public.append(zone_line(selector, domain, key.record()))
         name = relay.quoted(domain)
         of = f"selector: {relay.quoted(selector)}, file: {relay.quoted(str(file))}"
@@ -167,11 +167,6 @@ def _configure(folder: Path, daemon: str, values: Mapping[str, str]) -> None:
         text = set_value(text, path.split("."), value)
     (folder / f"{daemon}.yaml").write_text(text, encoding="utf-8")
     shutil.copyfile(shipped.folder("config") / f"{daemon}.schema.json", folder / f"{daemon}.schema.json")
-
-
-def _write_private(file: Path, octets: bytes) -> None:
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "wb") as stream:
-        stream.write(octets)
 
 
 def _prepare(smtpd: SmtpdConfig, admin: str) -> str | None:

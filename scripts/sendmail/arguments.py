@@ -15,6 +15,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from shared.mail.dsn import ENVID_LIMIT, NOTIFY, RET
 from shared.mail.xtext import encode
 from shared.masking import show
 
@@ -28,9 +29,6 @@ _WITHOUT: Final = "GUimntv"
 _OWN: Final = ("--server", "--spool", "--domain")
 _MODES: Final = {"m": "send", "p": "list", "s": "smtp", "i": "nothing", "h": "nothing", "H": "nothing"}
 _ALLOWED: Final = "-bm, -bp and -bs"
-_NOTIFY: Final = frozenset({"SUCCESS", "FAILURE", "DELAY"})
-_RETURN: Final = frozenset({"FULL", "HDRS"})
-_LONGEST_ENVID: Final = 100  # characters; RFC 3461 section 4.4
 _VERP: Final = re.compile(r"V(?:..)?")  # of Postfix; for Sendmail the value is the name of a log
 
 
@@ -151,21 +149,19 @@ def _long(asked: Asked, name: str, value: str = "") -> None:
 
 def _notify(value: str) -> str:
     words = value.upper().split(",")
-    if words != ["NEVER"] and not set(words) <= _NOTIFY:
+    if words != ["NEVER"] and not set(words) <= NOTIFY:
         raise NotUsable(f"-N {show(value)} is unknown; allowed: never, or a list of success, failure and delay")
     return ",".join(words)
 
 
 def _returned(value: str) -> str:
-    if value.upper() not in _RETURN:
+    if value.upper() not in RET:
         raise NotUsable(f"-R {show(value)} is unknown; allowed: full and hdrs")
     return value.upper()
 
 
 def _envid(value: str) -> str:
     encoded = encode(value) if value.isascii() and value.isprintable() else ""
-    if not 0 < len(encoded) <= _LONGEST_ENVID:
-        raise NotUsable(
-            f"-V {show(value)} is not usable; allowed: printable ASCII, {_LONGEST_ENVID} characters in xtext"
-        )
+    if not 0 < len(encoded) <= ENVID_LIMIT:
+        raise NotUsable(f"-V {show(value)} is not usable; allowed: printable ASCII, {ENVID_LIMIT} characters in xtext")
     return encoded

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from shared.mail import xtext
+from shared.mail.dsn import ENVID_LIMIT, NOTIFY
 from smtpd import replies
 
 if TYPE_CHECKING:
@@ -33,9 +34,7 @@ _DATE_TIME: Final = re.compile(
     re.IGNORECASE,
 )
 _ATOM: Final = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+")
-_ENVID_LIMIT: Final = 100  # characters as written, RFC 3461 section 4.4
 _ORCPT_LIMIT: Final = 500  # characters as written, RFC 3461 section 4.2
-_NOTIFY: Final = frozenset({"SUCCESS", "FAILURE", "DELAY"})  # RFC 3461 section 4.1
 _SHOWN: Final = 40  # characters of an unknown keyword that a reply repeats
 
 
@@ -152,7 +151,7 @@ def priority(given: Given, *, urgent: bool) -> int | None:
 
 def envid(given: Given) -> str | None:
     """The envelope identifier, decoded (RFC 3461 section 4.4)."""
-    return _decoded(given, "ENVID", _ENVID_LIMIT)
+    return _decoded(given, "ENVID", ENVID_LIMIT)
 
 
 def _decoded(given: Given, keyword: str, limit: int) -> str | None:
@@ -178,7 +177,7 @@ def notify(given: Given) -> frozenset[str] | None:
     if value is None:
         return None
     words = frozenset(value.upper().split(",")) - {""}  # empty elements mean nothing (RFC 822's rule 1#element)
-    if not value.isascii() or (words != {"NEVER"} and not (words and words <= _NOTIFY)):
+    if not value.isascii() or (words != {"NEVER"} and not (words and words <= NOTIFY)):
         _refuse("NOTIFY", "allowed: NEVER, or a list of SUCCESS, FAILURE, DELAY")
     return words
 
