@@ -19,7 +19,7 @@ from scripts.analytics.lake.faults import LakeFault
 from scripts.analytics.source import portions
 from scripts.analytics.source.columns import ATTEMPTS
 from scripts.analytics.workers import Here
-from tests.fixtures.analytics.lake import ask, exported, files, in_lake, known, late, same, today
+from tests.fixtures.analytics.lake import ask, damage, exported, files, in_lake, known, late, same, today
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,10 +99,7 @@ def test_small_files_are_merged_with_the_same_rows(
 def test_a_damaged_file_is_not_merged(history_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(portions.cut, "__defaults__", (8,))
     exported(history_database, tmp_path)
-    damaged = files(tmp_path, "attempts")[0]
-    with damaged.open("r+b") as file:
-        file.seek(100)
-        file.write(b"\0\0\0\0")
+    damaged = damage(tmp_path, "attempts")
 
     with pytest.raises(LakeFault, match="is damaged or missing"):
         exported(history_database, tmp_path, compact=True)

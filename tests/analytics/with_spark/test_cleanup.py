@@ -16,7 +16,7 @@ from scripts.analytics.cleanup import orphans
 from scripts.analytics.cleanup import verify as cleanup_verify
 from scripts.analytics.lake import catalog
 from scripts.analytics.lake import files as lake_files
-from tests.fixtures.analytics.lake import DAYS, ask, exported, files, in_lake, known, late, same, today
+from tests.fixtures.analytics.lake import DAYS, ask, damage, exported, files, in_lake, known, late, same, today
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,9 +130,7 @@ def test_a_file_with_one_value_changed_keeps_the_day(
 
 
 def test_a_damaged_file_keeps_the_day(clean: Clean, history_database: str, exported_lake: Path) -> None:
-    with files(exported_lake, "archive")[0].open("r+b") as file:
-        file.seek(100)
-        file.write(b"\0\0\0\0")
+    damage(exported_lake, "archive")
 
     [refused] = clean(history_database, exported_lake).refused
 
