@@ -185,10 +185,12 @@ async def test_the_backlog_of_one_leaf_does_not_prevent_notifications_of_others(
 async def test_partitions_of_coming_days_are_created_once(
     factory: Factory, connection: db.Connection, heard: Heard
 ) -> None:
+    await one_round(connection, ahead=7)  # the fixture's migration made them, before a midnight perhaps
+    before = len(heard.all("maintain.days"))
     await one_round(connection, ahead=9)
-    assert heard.all("maintain.days") == [{"partitions": 4}]  # the fixture's migration made 7: two more of each kind
+    assert heard.all("maintain.days")[before:] == [{"partitions": 4}]  # two more of each kind
     await one_round(connection, ahead=9)
-    assert len(heard.all("maintain.days")) == 1
+    assert len(heard.all("maintain.days")) == before + 1
     far = factory.sql("SELECT (now() + interval '9 days')::timestamptz AS ts")[0].ts
     factory.sql(
         """INSERT INTO pillarbox.attempts (ts, queue__id, messages__id, retry_count, token, worker, transportid,

@@ -156,7 +156,7 @@ def plan_damage(cron: Factory) -> None:
     cron.sql(
         """DO $$ BEGIN EXECUTE (SELECT 'DROP TABLE ' || string_agg(c.oid::regclass::text, ', ') FROM pg_inherits i
              JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'pillarbox.archive'::regclass
-              AND c.relname > 'archive_' || to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD')); END $$"""
+              AND c.relname > 'archive_' || to_char(now() AT TIME ZONE 'UTC' + interval '1 day', 'YYYYMMDD')); END $$"""
     )
 
 
