@@ -2,7 +2,7 @@
 
 Owns: holding mail that kills its workers, finishing mail that operators deleted or bounced, collecting bodies without
     recipients, waking workers whose notification was lost, noting unserved mail, making and dropping days of history,
-    vacuuming hot leaves.
+    putting back due times with the server's clock, vacuuming hot leaves.
 Guarantees: of all workers the one that has the lease does it; one that died delays the others by the lease at most.
     Two at once, which a worker of the version before can cause, do no harm: each passes over locked rows.
     A round takes five seconds at most, whatever waits: each step has its share, works in batches that shrink where
@@ -165,6 +165,7 @@ class Maintainer:
             "hold_poison": self._hold_poison,
             "make_days": self._make_days,
             "finish": self._finish,
+            "clock": self._clock,
             "renotify": self._renotify,
             "unserved": self._unserved,
             "forget_keys": self._forget_keys,
@@ -213,6 +214,22 @@ class Maintainer:
         finally:
             if finished:
                 events.emit("maintain.finished", **finished)
+
+    async def _clock(self, connection: database.Connection) -> None:
+        moved, back = 0, timedelta()
+
+        async def some(batch: int) -> bool:
+            nonlocal moved, back
+            [row] = await self._call(connection, "maintain_clock", batch=batch)
+            moved += row.moved
+            back = row.back or back
+            return bool(row.more)
+
+        try:
+            await self._batch_by_batch("maintain_clock", some)
+        finally:
+            if back:
+                events.emit("maintain.clock", recipients=moved, seconds=back.total_seconds())
 
     async def _renotify(self, connection: database.Connection) -> None:
         woken: list[int] = []

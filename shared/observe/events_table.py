@@ -292,6 +292,10 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "metrics.failed": (WARNING, "A page of metrics or health could not be made; `page`, `error`."),
     "tracing.failed": (WARNING, "The collector takes no spans; logged once a minute; `spans` are lost, `error`."),
     "maintain.poison": (WARNING, "Recipients that made their worker lose the claim too often are held; `recipients`."),
+    "maintain.clock": (
+        WARNING,
+        "PostgreSQL's clock was put back by `seconds`; due times of `recipients` written before were put back too.",
+    ),
     "maintain.renotified": (INFO, "Workers of partitions with overdue mail were woken; `partitions`."),
     "maintain.unserved": (
         WARNING,

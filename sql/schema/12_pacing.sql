@@ -83,24 +83,25 @@ BEGIN
         VALUES (limit_key, coalesce(burst, 0), coalesce(at, clock_timestamp()), coalesce(at, clock_timestamp()))
         ON CONFLICT (key) DO UPDATE SET key = excluded.key  -- locks it
         RETURNING l.* INTO known;
-    instant := coalesce(at, clock_timestamp());  -- not before the lock: time by this row never goes back
+    instant := coalesce(at, clock_timestamp());  -- not before the lock: time by this row goes back with the server's clock only
     tokens := 0; seconds := 0; slots := 0; starved := false;
     IF rate IS NOT NULL THEN
         left_over := least(burst, known.tokens + give + rate * greatest(0, extract(epoch FROM instant - known.filled)));
         tokens := greatest(0, least(want, floor(left_over + 1e-9)));
         left_over := left_over - tokens;
         seconds := greatest(0, (1 - left_over) / rate);
-        UPDATE pace_limits l SET tokens = left_over, filled = greatest(instant, l.filled),
+        UPDATE pace_limits l SET tokens = left_over, filled = instant,
                                  full_at = instant + make_interval(secs => (burst - left_over) / rate)
          WHERE l.key = limit_key;
     END IF;
     IF most IS NOT NULL THEN
         SELECT s.waiting INTO mine FROM pace_shares s WHERE s.key = limit_key AND s.worker = holder AND s.expires > instant;
-        mine := coalesce(mine, instant);
+        mine := least(coalesce(mine, instant), instant);
         SELECT coalesce(sum(s.slots), 0), count(*) FILTER (WHERE s.waiting IS NOT NULL AND s.slots = 0),
                count(*) FILTER (WHERE s.waiting IS NOT NULL AND s.slots = 0 AND (keep > 0 OR (s.waiting, s.worker) < (mine, holder)))
           INTO others, waiters, ahead
-          FROM pace_shares s WHERE s.key = limit_key AND s.worker <> holder AND s.expires > instant;
+          FROM pace_shares s WHERE s.key = limit_key AND s.worker <> holder AND s.expires > instant
+           AND s.expires <= instant + interval '10 minutes';  -- what ends later was given before the clock was put back
         slots := greatest(0, least(more, most - keep - others - ahead));
         starved := waiters > 0 OR keep + others > most;  -- more where the limit was lowered meanwhile
         IF keep + slots > 0 OR more > 0 THEN

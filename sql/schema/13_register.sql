@@ -17,9 +17,10 @@ CREATE TABLE workers (
     poll            interval    NOT NULL
 ) WITH (fillfactor = 50);
 
--- One missed beat may be a slow network, five are a worker that is gone.
+-- One missed beat may be a slow network, five are a worker that is gone; one seen in the future is gone too, since the clock
+-- was put back.
 CREATE VIEW workers_seen AS
-SELECT w.*, w.seen > now() - 5 * w.beat AS live FROM workers w;
+SELECT w.*, w.seen > now() - 5 * w.beat AND w.seen < now() + 5 * w.beat AS live FROM workers w;
 
 -- Every process of smtpd, queued, httpd and collect that runs: which version it is, what it has done, and, of a worker, where
 -- it delivers. For people: nothing is decided by it. A process writes its row when it starts, renews it every `beat`, and
@@ -53,7 +54,7 @@ CREATE TABLE daemons (
 
 -- As workers_seen.
 CREATE VIEW daemons_seen AS
-SELECT d.*, d.seen > now() - 5 * d.beat AS live FROM daemons d;
+SELECT d.*, d.seen > now() - 5 * d.beat AND d.seen < now() + 5 * d.beat AS live FROM daemons d;
 
 -- Writes or renews the row of a daemon; returns when it was first written. A crash of the server may lose it, and the next beat
 -- writes it again, so it waits for no disk and no standby. Rows that were not renewed for a day are forgotten, and of one login
@@ -133,4 +134,4 @@ CREATE TRIGGER volumes_operated BEFORE INSERT OR UPDATE OR DELETE ON volumes
 
 -- As workers_seen: after five beats without a report the room is unknown.
 CREATE VIEW volumes_seen AS
-SELECT v.*, v.seen > now() - 5 * v.beat AS fresh FROM volumes v;
+SELECT v.*, v.seen > now() - 5 * v.beat AND v.seen < now() + 5 * v.beat AS fresh FROM volumes v;

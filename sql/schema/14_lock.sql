@@ -11,7 +11,9 @@ CREATE TABLE locks (
     holder text,
     until  timestamptz
 ) WITH (fillfactor = 50);
-INSERT INTO locks (name) VALUES ('history_create'), ('maintain'), ('notices'), ('reports'), ('webhooks');
+-- The row `clock` is not a lock: its `until` is the latest time that was read from the server's clock, its
+-- `holder` how far it is with mail that has times from before the clock was put back (maintain_clock).
+INSERT INTO locks (name) VALUES ('clock'), ('history_create'), ('maintain'), ('notices'), ('reports'), ('webhooks');
 
 -- A repartitioning locks this table for as long as it takes, in a transaction of a second connection that does nothing
 -- else: it has neither a snapshot nor a number, so it does not hold back vacuum, and ends with its process.

@@ -170,6 +170,86 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
      WHERE c.relkind = 'r' AND c.relname > after::name ORDER BY c.relname LIMIT most
 $$;
 
+-- The server's clock was put back: by NTP, by an operator, by a failover to a host whose clock is behind. Mail that was
+-- accepted, deferred or claimed by the clock before would wait until its time comes again, so its due time and the end of
+-- its claim are put back too: each as far from now as it was from the acceptance or the claim that it counts from. Mail
+-- that was to wait for a time of its sender's keeps it. Notices that were owed are owed now.
+--
+-- A call looks at `batch` recipients of one leaf, by id; `more` is whether there are others. How far it is stands in the
+-- row `clock` of locks, so that another worker goes on after a crash, and `back` is by how much the clock is behind the
+-- latest time that was read. That is noted once a minute, and by a worker that finds its last beat in the future.
+CREATE FUNCTION maintain_clock(at timestamptz, batch integer, OUT moved integer, OUT more boolean, OUT back interval)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    minute CONSTANT interval := '1 minute';
+    latest timestamptz := (SELECT l.until FROM locks l WHERE l.name = 'clock');
+    leaf text;
+    above bigint;
+    looked bigint[];
+BEGIN
+    moved := 0;
+    more := false;
+    IF latest BETWEEN at - minute AND at + minute THEN
+        RETURN;
+    END IF;
+    SELECT l.until, split_part(l.holder, ' ', 1)::bigint, substr(l.holder, strpos(l.holder, ' ') + 1) INTO latest, above, leaf
+      FROM locks l WHERE l.name = 'clock' FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    IF coalesce(latest, at) <= at + minute THEN
+        UPDATE locks l SET until = at, holder = NULL WHERE l.name = 'clock';
+        RETURN;
+    END IF;
+    back := latest - at;
+    leaf := coalesce(leaf, (SELECT maintain_leaves('', 1)));
+    BEGIN
+        EXECUTE format('SELECT ARRAY(SELECT q.id FROM pillarbox.%I q WHERE q.id > $1 ORDER BY q.id LIMIT $2)', leaf)
+           INTO looked USING coalesce(above, 0), batch;
+        EXECUTE format(
+            'UPDATE pillarbox.%1$I q
+                SET next_retry = CASE WHEN q.next_retry > $2 THEN $2 + greatest(q.next_retry - greatest(q.ts, q.last_retry), ''0'') ELSE q.next_retry END,
+                    lease_until = CASE WHEN q.lease_until > q.last_retry THEN $2 + (q.lease_until - q.last_retry) ELSE q.lease_until END
+              WHERE q.id = ANY (ARRAY(
+                    SELECT w.id FROM pillarbox.%1$I w
+                     WHERE w.id = ANY ($1) AND coalesce(w.last_retry, w.ts) > $2 + $3
+                       AND CASE WHEN w.last_retry IS NULL THEN w.next_retry > $2 AND w.next_retry <= w.ts + interval ''1 second''
+                                ELSE w.next_retry > $2 OR w.lease_until > w.last_retry END
+                     ORDER BY w.id FOR NO KEY UPDATE SKIP LOCKED))', leaf)
+          USING looked, at, minute;
+        GET DIAGNOSTICS moved = ROW_COUNT;
+    EXCEPTION WHEN undefined_table OR internal_error THEN
+        looked := '{}';  -- the leaves were cut anew at this moment
+    END;
+    more := true;
+    IF cardinality(looked) < batch THEN
+        leaf := (SELECT maintain_leaves(leaf, 1));
+        looked := '{}';
+    END IF;
+    IF leaf IS NULL THEN
+        UPDATE notices n SET due = at WHERE n.id = ANY (ARRAY(
+            SELECT o.id FROM notices o WHERE o.due > at AND o.ts > at + minute ORDER BY o.due, o.id LIMIT batch FOR UPDATE SKIP LOCKED));
+        more := FOUND;
+    END IF;
+    UPDATE locks l SET until = CASE WHEN more THEN latest ELSE at END,
+                       holder = CASE WHEN leaf IS NOT NULL THEN format('%s %s', coalesce(looked[cardinality(looked)], 0), leaf)
+                                     WHEN more THEN l.holder END
+     WHERE l.name = 'clock';
+END $$;
+
+CREATE FUNCTION maintain_clock(batch integer, OUT moved integer, OUT more boolean, OUT back interval)
+LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
+AS $$ SELECT * FROM maintain_clock(now(), batch) WHERE operator_checked() $$;
+
+CREATE FUNCTION workers_clock() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+BEGIN
+    UPDATE locks l SET until = OLD.seen WHERE l.name = 'clock' AND (l.until IS NULL OR l.until < OLD.seen);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER workers_clock AFTER UPDATE ON workers
+    FOR EACH ROW WHEN (OLD.seen > NEW.seen + interval '1 minute') EXECUTE FUNCTION workers_clock();
+
 -- Mail of these leaves that has been due for longer than `overdue`, since `since` or later, and is not claimed: of each
 -- leaf and class of a claim the `most` longest due. Leaf by leaf, so that the backlog of one does not hide another's.
 CREATE FUNCTION maintain_overdue(at timestamptz, overdue interval, most integer, since timestamptz, leaves text[])

@@ -152,6 +152,8 @@ BEGIN
     INSERT INTO web_failures (digest, paid_until) SELECT d, clock_timestamp() FROM unnest(digests) AS d ORDER BY d ON CONFLICT DO NOTHING;
     PERFORM FROM web_failures f WHERE f.digest = ANY (digests) ORDER BY f.digest FOR UPDATE;
     at := clock_timestamp();
+    -- It is never later than `span` from now, unless the clock was put back: then the count begins anew.
+    UPDATE web_failures f SET paid_until = at WHERE f.digest = ANY (digests) AND f.paid_until > at + span;
     SELECT max(greatest(f.paid_until, at) + span / a.most - at - span) INTO wait
       FROM unnest(digests, most) AS a(digest, most) JOIN web_failures f ON f.digest = a.digest;
     IF wait > '1 millisecond' THEN

@@ -100,7 +100,7 @@ BEGIN
         maintain_finish(text, integer), maintain_hold_poison(integer, integer), maintain_renotify(interval, integer),
         maintain_renotify_since(interval, integer, timestamptz, text, integer), maintain_unserved(interval, integer),
         maintain_unserved_since(interval, integer, timestamptz, text, integer), maintain_leaves(text, integer),
-        maintain_forget_keys(interval, integer), maintain_forget_notices(interval, integer), pace_forget()
+        maintain_forget_keys(interval, integer), maintain_forget_notices(interval, integer), maintain_clock(integer), pace_forget()
         TO pillarbox_queued, pillarbox_maintainer;
 
     -- maintainers look after what is beside the mail, send dead letters again, and clean up after an export.

@@ -1,5 +1,9 @@
 -- One round of maintenance, step by step.
 
+-- name: maintain_clock
+-- After the server's clock was put back, puts back the times of up to `batch` recipients; `more` is whether others are left.
+SELECT moved, more, back FROM pillarbox.maintain_clock(%(batch)s)
+
 -- name: maintain_elect
 -- Whether this worker is the one that maintains, for the length of the lease; asked again, it is renewed.
 SELECT pillarbox.lease_take('maintain', %(worker)s, %(lease)s)

@@ -155,6 +155,20 @@ async def test_wrong_passwords_are_counted_for_all_processes_of_httpd_together_a
         assert right.status_code == 429
 
 
+async def test_sign_ins_counted_before_the_clock_was_put_back_refuse_none(system: System) -> None:
+    async with Api(system, await system.httpd(console={"failures": 3})) as api:
+        await set_password(api, "rita", "reviewer")
+        client, form = await api.client(), {"name": "rita", "password": PASSWORD}
+        assert (await client.post("/console/sign-in", data=form)).status_code == 303
+        ahead = "UPDATE web_failures SET paid_until = paid_until + interval '2 hours' RETURNING paid_until"
+        assert await api.system.rows(ahead)
+        assert (await client.post("/console/sign-in", data=form)).status_code == 303
+        wrong = [
+            (await client.post("/console/sign-in", data={**form, "password": "wrong"})).status_code for _ in range(4)
+        ]
+        assert wrong == [401, 401, 401, 429]
+
+
 async def test_every_address_asks_for_a_session_and_for_the_role_and_every_page_has_its_headers(
     system: System, factory: Factory
 ) -> None:

@@ -104,6 +104,15 @@ def test_only_the_wanted_rows_of_the_queue_are_read(factory: Factory, call: str,
     assert reads(factory, call, "^queue_") <= 600
 
 
+@pytest.mark.parametrize("analyzed", [False, True])
+def test_after_the_clock_was_put_back_a_call_reads_the_rows_it_looks_at(factory: Factory, *, analyzed: bool) -> None:
+    factory.sql(_QUEUE, message=factory.message(), partid="1", due="1 hour", rows=30_000)
+    factory.sql("UPDATE pillarbox.locks SET until = now() + interval '2 hours' WHERE name = 'clock'")
+    if analyzed:
+        factory.sql("ANALYZE pillarbox.queue")
+    assert reads(factory, "SELECT pillarbox.maintain_clock(now(), 100)", "^queue_") <= 300
+
+
 #: A table with much to remove, the call that removes a batch of it, and the tables it may read.
 _REMOVED = [
     (

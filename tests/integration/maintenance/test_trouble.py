@@ -111,6 +111,7 @@ BREAKS = {
     "unserved": """ALTER FUNCTION pillarbox.maintain_unserved_since(timestamptz, interval, integer, timestamptz,
                                                                     text, integer) RENAME TO away""",
     "forget_keys": "ALTER TABLE pillarbox.idempotency RENAME TO away",
+    "clock": "ALTER FUNCTION pillarbox.maintain_clock(timestamptz, integer) RENAME TO away",
     "vacuum": "ALTER VIEW pillarbox.maintain_vacuum RENAME TO away",
     "drop_days": "ALTER FUNCTION pillarbox.maintain_history_drop(timestamptz, interval, interval) RENAME TO away",
 }

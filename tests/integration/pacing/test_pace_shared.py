@@ -93,12 +93,24 @@ async def test_tokens_are_granted_once(pool: db.Pool) -> None:
     assert (await two.share("2026-01-01 01:00:00Z", **rate, want=99)).tokens == 10
 
 
-async def test_a_clock_set_back_gives_no_tokens(pool: db.Pool) -> None:
+async def test_a_clock_put_back_gives_no_tokens_and_the_limit_goes_on_from_there(pool: db.Pool) -> None:
     one = Table(pool, "one")
     rate: dict[str, Any] = {"rate": 10.0, "burst": 10}
     assert (await one.share("2026-01-01 01:00:00Z", **rate, want=99)).tokens == 10
     assert (await one.share("2026-01-01 00:00:00Z", **rate, want=99)).tokens == 0
-    assert (await one.share("2026-01-01 01:00:00Z", **rate, want=99)).tokens == 0
+    assert (await one.share("2026-01-01 00:00:00.5Z", **rate, want=99)).tokens == 5
+
+
+async def test_slots_and_turns_from_before_the_clock_was_put_back_do_not_count(pool: db.Pool) -> None:
+    gone, waiting, one = (Table(pool, name) for name in ("gone", "waiting", "one"))
+    assert (await gone.share("2026-01-01 02:00:00Z", most=1, more=1)).slots == 1
+    assert (await waiting.share("2026-01-01 02:00:00Z", most=1, more=1)).slots == 0
+    assert (await one.share("2026-01-01 00:00:00Z", most=1, more=1)).slots == 1  # and neither of them is heard of again
+    assert (await waiting.share("2026-01-01 00:00:01Z", most=1, more=1)).slots == 0
+    assert (await gone.share("2026-01-01 00:00:02Z", most=1, more=1)).slots == 0
+    assert (await one.share("2026-01-01 00:00:03Z", most=1)).starved
+    assert (await gone.share("2026-01-01 00:00:04Z", most=1, more=1)).slots == 0  # it came after the other
+    assert (await waiting.share("2026-01-01 00:00:04Z", most=1, more=1)).slots == 1
 
 
 async def test_a_slot_has_one_holder_and_expires(pool: db.Pool) -> None:

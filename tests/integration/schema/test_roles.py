@@ -133,6 +133,7 @@ def test_every_maintenance_function_runs_with_granted_rights(factory: Factory, l
             "maintain_history_drop('30d', '90d')",
             "maintain_forget_keys('7d', 10)",
             "maintain_forget_notices('7d', 10)",
+            "maintain_clock(10)",
             "history_create(9)",
             "pace_forget()",
         ):
