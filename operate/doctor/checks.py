@@ -167,6 +167,10 @@ CHECKS: Final[dict[str, str]] = {
     "server.durability": (
         "Settings that make a commit durable are on. A: fsync or full_page_writes is off. W: synchronous_commit is off."
     ),
+    "server.collation": (
+        "The C library or ICU sorts texts as when they were indexed. W: its version is another one, after an upgrade "
+        "of the system or on another host."
+    ),
     "server.connections": "Room for more connections. W: 80 % in use. A: 95 %.",
     "server.locks": (
         "Room for the locks of all workers and webhooks at once, by the leaves that they open, against "

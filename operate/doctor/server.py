@@ -2,7 +2,7 @@
 
 Owns: pure functions from the server's settings and statistics to findings.
 Guarantees: no I/O.
-See: PostgreSQL manual, "Reliability", "Routine Vacuuming", "Replication Slots", NOTIFY.
+See: PostgreSQL manual, ALTER COLLATION, "Reliability", "Routine Vacuuming", "Replication Slots", NOTIFY.
 """
 
 from __future__ import annotations
@@ -40,6 +40,18 @@ def durability(row: Row) -> Finding:
         return Finding("server.durability", Severity.ALARM, text, f"ALTER SYSTEM SET {min(grave)} = on")
     text = "synchronous_commit is off: a crash forgets the last results, whose mail is then sent again"
     return Finding("server.durability", Severity.WARN, text, "ALTER SYSTEM SET synchronous_commit = on")
+
+
+def collation(row: Row) -> Finding:
+    """Whether the order of texts is that in which they were indexed (ALTER DATABASE, REFRESH COLLATION VERSION)."""
+    if row.sorted_by is None or row.sorts_by in {None, row.sorted_by}:
+        return Finding("server.collation", Severity.OK, "texts are sorted as they were when they were indexed")
+    text = (
+        f"texts were indexed by version {row.sorted_by} of their collation, this host has {row.sorts_by}: "
+        "a suppressed address, a principal or a key may not be found"
+    )
+    remedy = f'stop the daemons, REINDEX SCHEMA pillarbox, ALTER DATABASE "{row.database}" REFRESH COLLATION VERSION'
+    return Finding("server.collation", Severity.WARN, text, remedy)
 
 
 def restored(row: Row) -> Finding:

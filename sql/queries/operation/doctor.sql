@@ -190,7 +190,8 @@ SELECT count(*) AS looked, count(*) FILTER (WHERE refcount <> rows) AS wrong,
   FROM counted
 
 -- name: doctor_server
--- Facts of the server as a whole: version, durability, connections, room for locks, the queue of notifications.
+-- Facts of the server as a whole: version, durability, connections, room for locks, the queue of notifications, and the
+-- versions of the library that sorts texts (NULL: those never change their order).
 SELECT current_setting('server_version') AS version, current_setting('server_version_num')::integer AS number,
        pg_is_in_recovery() AS standby,
        array(SELECT name || '=' || setting FROM pg_settings
@@ -199,7 +200,10 @@ SELECT current_setting('server_version') AS version, current_setting('server_ver
        current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer AS most,
        current_setting('max_locks_per_transaction')::bigint AS locks_each,
        current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer AS lockers,
-       pg_notification_queue_usage() AS notifications
+       pg_notification_queue_usage() AS notifications,
+       d.datname AS database, d.datcollversion AS sorted_by, pg_database_collation_actual_version(d.oid) AS sorts_by
+  FROM pg_database d
+ WHERE d.datname = current_database()
 
 -- name: doctor_session
 -- A session that only looks, bounded in time and in waiting, that finds functions only where the owner of our tables or

@@ -295,6 +295,22 @@ async def test_a_lack_of_connections_is_reported(patient: Patient) -> None:
             each.close()
 
 
+async def test_texts_that_were_indexed_in_another_order_are_reported(patient: Patient, administrator: str) -> None:
+    assert (await patient.worst("server.collation")).verdict is OK
+    with psycopg.connect(administrator, autocommit=True) as connection:
+        actual = """SELECT datname, pg_database_collation_actual_version(oid) AS version FROM pg_database
+                     WHERE datname = current_database()"""
+        name, version = connection.execute(actual).fetchone() or ("", "")
+        connection.execute("UPDATE pg_database SET datcollversion = '2.31' WHERE datname = current_database()")
+    finding = await patient.worst("server.collation")
+    if version is None:  # PostgreSQL 15 knows no version of the locale C
+        assert finding.verdict is OK
+    else:
+        assert finding.verdict is WARN
+        assert f"by version 2.31 of their collation, this host has {version}: " in finding.found
+        assert f'ALTER DATABASE "{name}" REFRESH COLLATION VERSION' in finding.remedy
+
+
 @pytest.mark.parametrize(("ahead", "verdict"), [(2, WARN), (-2, WARN), (60, ALARM)])
 async def test_clock_skew_is_reported(
     patient: Patient, monkeypatch: pytest.MonkeyPatch, ahead: int, verdict: Severity

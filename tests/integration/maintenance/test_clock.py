@@ -144,8 +144,7 @@ async def test_the_time_is_noted_once_a_minute(factory: Factory, connection: db.
 
 async def test_a_worker_notices_that_its_last_beat_lies_in_the_future(database: str, factory: Factory) -> None:
     pool = await db.open_pool(database, "beats", 1)
-    identity = Identity("w", "h", 1)
-    beats = Register(pool, identity, "true", Claim(poll=timedelta(seconds=1)), ["default"])
+    beats = Register(pool, Identity("w"), "true", Claim(poll=timedelta(seconds=1)), ["default"])
     running = asyncio.create_task(beats.run())
     try:
         seen = "SELECT seen FROM pillarbox.workers"
@@ -155,6 +154,7 @@ async def test_a_worker_notices_that_its_last_beat_lies_in_the_future(database: 
         await eventually(lambda: factory.one(noted) is True, "the latest time is noted")
     finally:
         running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
         await pool.close()
 
 
