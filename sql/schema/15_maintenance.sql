@@ -183,7 +183,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     minute CONSTANT interval := '1 minute';
-    latest timestamptz := (SELECT l.until FROM locks l WHERE l.name = 'clock');
+    latest timestamptz := (SELECT l.until FROM locks l WHERE l.name = 'clock' AND l.holder IS NULL);
     leaf text;
     above bigint;
     looked bigint[];

@@ -52,10 +52,12 @@ SELECT n.upto::text AS upto, pg_snapshot_xmax(n.upto) = pg_snapshot_xmax(pg_curr
 
 -- name: webhook_events
 -- The events between two snapshots, or of a span of time, behind a place among them. By a clock that was fast, some of them may
--- have happened tomorrow.
+-- have happened tomorrow. Where even `since` is in the future, the clock was put back: then they may have any time.
 SELECT place, rank, recipient, id, address, event
-  FROM pillarbox.webhook_events(%(kinds)s, %(after)s::pg_snapshot, %(upto)s::pg_snapshot, %(since)s::timestamptz,
-                                coalesce(%(before)s::timestamptz, now() + interval '2 days'),
+  FROM pillarbox.webhook_events(%(kinds)s, %(after)s::pg_snapshot, %(upto)s::pg_snapshot,
+                                CASE WHEN %(since)s::timestamptz <= now() THEN %(since)s ELSE '-infinity' END,
+                                CASE WHEN %(since)s::timestamptz <= now() THEN coalesce(%(before)s::timestamptz, now() + interval '2 days')
+                                     ELSE 'infinity' END,
                                 %(place)s, %(rank)s, %(recipient)s, %(id)s, %(most)s)
 
 -- name: webhook_advance

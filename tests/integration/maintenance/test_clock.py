@@ -176,6 +176,19 @@ def test_each_call_goes_on_where_the_last_stopped_whoever_made_it(factory: Facto
     )
 
 
+def test_a_pass_that_was_cut_short_is_not_gone_on_with_the_next_time(factory: Factory) -> None:
+    """The clock is put back, put forward again amid the pass, and put back once more."""
+    rows = factory.rows(4)
+    put_back(factory, *rows)
+    factory.sql("SELECT pillarbox.maintain_clock(2)")
+    factory.sql("UPDATE pillarbox.locks SET until = now() WHERE name = 'clock'")
+    assert factory.one("SELECT more FROM pillarbox.maintain_clock(2)") is False
+    put_back(factory, *rows)
+    while factory.one("SELECT more FROM pillarbox.maintain_clock(2)"):
+        pass
+    assert all(due(factory, row) <= timedelta() for row in rows)
+
+
 def test_a_call_that_is_undone_is_made_again(factory: Factory, database: str) -> None:
     rows = factory.rows(4)
     put_back(factory, *rows)

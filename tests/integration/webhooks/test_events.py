@@ -204,6 +204,28 @@ async def test_after_a_dump_was_restored_nothing_is_skipped(factory: Factory, ho
     assert taker.taken[-1]["data"]["id"] == fourth
 
 
+async def test_after_the_clock_was_put_back_by_weeks_nothing_is_skipped(
+    factory: Factory, hooked: Hook, hooks: Make
+) -> None:
+    taker = await hooks()
+    hook = hooked(taker.url, events=["held"])
+    first = factory.row(status="HOLD")
+    await hook.settled()
+    second = factory.row(status="HOLD")
+    factory.sql("UPDATE pillarbox.milestones SET ts = ts + interval '30 days'")
+    factory.sql(
+        """UPDATE pillarbox.webhook_cursors
+              SET at = at + interval '30 days', xact = pg_current_xact_id()::text::bigint"""
+    )
+    third = factory.row(status="HOLD")
+    await hook.begin_again()
+    await hook.settled()
+    assert sorted(event["data"]["id"] for event in taker.taken) == [first, second, third]
+    fourth = factory.row(status="HOLD")
+    await hook.after(MINUTE)
+    assert [event["data"]["id"] for event in taker.taken[3:]] == [fourth]
+
+
 async def test_an_alarm_of_a_report_is_an_event_of_its_own_once(factory: Factory, hooked: Hook, hooks: Make) -> None:
     taker, other = await hooks(), await hooks()
     wanting = hooked(taker.url, events=["report.alarm"])
