@@ -65,6 +65,7 @@ pytest_plugins = [
     "tests.fixtures.daemons.line_fuzz",
     "tests.fixtures.daemons.logs",
     "tests.fixtures.database.logins",
+    "tests.fixtures.database.maintaining",
     "tests.fixtures.database.operating",
     "tests.fixtures.peers.peers",
     "tests.fixtures.peers.pooler",

@@ -48,7 +48,7 @@ def give(opened: int, rights: Rights | None) -> None:
 
 
 def write_new(file: Path, octets: bytes, rights: Rights | None = None) -> None:
-    """Write a new file that only its owner may read, or who has these rights."""
+    """Write a new file with these rights; without any, only its maker may read it."""
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as stream:
         give(stream.fileno(), rights)
         stream.write(octets)

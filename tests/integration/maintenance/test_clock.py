@@ -13,31 +13,18 @@ import psycopg
 import pytest
 
 from queued.claiming.register import Register
-from queued.maintain import Maintainer
-from shared.config.queued.settings import Claim, Maintenance
+from shared.config.queued.settings import Claim
 from shared.postgres import database as db
 from shared.postgres.presence import Identity
+from tests.fixtures.database.maintaining import one_round
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.heard import Heard
 
 AHEAD = timedelta(hours=2)
 MINUTE = timedelta(minutes=1)
-
-
-@pytest.fixture
-async def connection(database: str) -> AsyncIterator[db.Connection]:
-    opened = await db.connect(database, "maintainer")
-    yield opened
-    await opened.close()
-
-
-async def one_round(connection: db.Connection) -> None:
-    assert await Maintainer("worker", Maintenance()).round_if_elected(connection)
 
 
 def put_back(factory: Factory, *ids: int, by: timedelta = AHEAD) -> None:
@@ -77,7 +64,7 @@ async def test_mail_is_due_as_long_from_now_as_it_was_before(
     deferred(factory, tried, urgent, wait=timedelta(minutes=10))
     put_back(factory, fresh, tried, urgent)
 
-    await one_round(connection)
+    assert await one_round(connection)
 
     assert due(factory, fresh) <= timedelta()
     for row in (tried, urgent):
@@ -86,7 +73,7 @@ async def test_mail_is_due_as_long_from_now_as_it_was_before(
     assert said["recipients"] == 3
     assert 7000 < said["seconds"] <= 7200
     before = factory.queue()
-    await one_round(connection)
+    assert await one_round(connection)
     assert (factory.queue(), len(heard.all("maintain.clock"))) == (before, 1)
 
 
@@ -97,7 +84,7 @@ async def test_the_claim_of_a_dead_worker_ends_as_soon_as_it_would_have(
     factory.lease([row], ends=timedelta(minutes=15))
     put_back(factory, row)
 
-    await one_round(connection)
+    assert await one_round(connection)
 
     [claimed] = factory.queue(row)
     assert claimed.token is not None
@@ -114,7 +101,7 @@ async def test_mail_of_before_and_after_keeps_its_times(factory: Factory, connec
     factory.sql("UPDATE pillarbox.queue SET last_retry = last_retry - interval '1 day' WHERE id = %(id)s", id=earlier)
     before = factory.queue()
 
-    await one_round(connection)
+    assert await one_round(connection)
 
     assert factory.queue() == before
 
@@ -126,7 +113,7 @@ async def test_a_clock_put_forward_or_hardly_back_moves_nothing(
     put_back(factory, factory.row(), by=by)
     before = factory.queue()
 
-    await one_round(connection)
+    assert await one_round(connection)
 
     assert (factory.queue(), heard.all("maintain.clock")) == (before, [])
     noted = factory.one("SELECT until - now() FROM pillarbox.locks WHERE name = 'clock'")
@@ -136,7 +123,7 @@ async def test_a_clock_put_forward_or_hardly_back_moves_nothing(
 async def test_the_time_is_noted_once_a_minute(factory: Factory, connection: db.Connection) -> None:
     noted = []
     for _ in range(3):
-        await one_round(connection)
+        assert await one_round(connection)
         noted.append(factory.one("SELECT until FROM pillarbox.locks WHERE name = 'clock'"))
     assert noted[0] is not None
     assert len(set(noted)) == 1
@@ -207,7 +194,7 @@ async def test_what_another_session_has_locked_delays_nothing(
     put_back(factory, locked, free)
     with psycopg.connect(database) as operator:
         operator.execute("SELECT FROM pillarbox.queue WHERE id = %s FOR UPDATE", (locked,))
-        await one_round(connection)
+        assert await one_round(connection)
         assert due(factory, free) <= timedelta()
 
 
@@ -224,7 +211,7 @@ async def test_notices_that_were_owed_are_owed_now(factory: Factory, connection:
     )
     put_back(factory)
 
-    await one_round(connection)
+    assert await one_round(connection)
 
     waiting = factory.sql("SELECT due > now() AS waiting FROM pillarbox.notices ORDER BY queue__id")
     assert [row.waiting for row in waiting] == [False, True]

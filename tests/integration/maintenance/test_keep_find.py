@@ -8,34 +8,18 @@ See: sql/README.md, "Finding what was sent".
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pytest
-
-from queued.maintain import Maintainer
-from shared.config.queued.settings import Maintenance
-from shared.postgres import database as db
 from tests.fixtures.daemons.submissions import recipient, running_spool, submission
+from tests.fixtures.database.maintaining import one_round
 from tests.fixtures.database.results import DEFERRED, DELIVERED, FAILED, claim, deferred, finished, running_recorder
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
+    from shared.postgres import database as db
     from tests.fixtures.database.factory import Factory
 
 FOUND = ("1@x.example", "Grüße")
 DAY = timedelta(days=1)
-
-
-@pytest.fixture
-async def connection(database: str) -> AsyncIterator[db.Connection]:
-    opened = await db.connect(database, "maintainer")
-    yield opened
-    await opened.close()
-
-
-async def one_round(connection: db.Connection, **settings: Any) -> bool:
-    return await Maintainer("worker", Maintenance.model_validate(settings)).round_if_elected(connection)
 
 
 async def queued(factory: Factory, recipients: int = 1) -> None:

@@ -14,11 +14,9 @@ import pytest
 from queued import maintain
 from queued.maintain import Maintainer
 from shared.config.queued.settings import Maintenance
-from shared.postgres import database as db
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
+    from shared.postgres import database as db
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.heard import Heard
 
@@ -53,13 +51,6 @@ def split(factory: Factory) -> Factory:
         factory.sql("SELECT pillarbox.queue_leaf_create(%(id)s, ARRAY[%(id)s])", id=name)
         factory.row(partid=name, due=-HOUR)
     return factory
-
-
-@pytest.fixture
-async def connection(database: str) -> AsyncIterator[db.Connection]:
-    opened = await db.connect(database, "maintainer")
-    yield opened
-    await opened.close()
 
 
 @pytest.mark.parametrize("since", ["'-infinity'", "now() - interval '6 minutes'"])

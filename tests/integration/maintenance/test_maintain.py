@@ -6,36 +6,24 @@ Owns: proofs about queued/maintain.py and the functions maintain_finish, maintai
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from queued import maintain
 from queued.maintain import Maintainer
-from shared.config.queued.settings import Maintenance
 from shared.postgres import database as db
 from tests.fixtures.database.listening import LISTEN
+from tests.fixtures.database.maintaining import one_round
 from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from uuid import UUID
 
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.heard import Heard
 
 HOUR = timedelta(hours=1)
-
-
-@pytest.fixture
-async def connection(database: str) -> AsyncIterator[db.Connection]:
-    opened = await db.connect(database, "maintainer")
-    yield opened
-    await opened.close()
-
-
-async def one_round(connection: db.Connection, **settings: Any) -> bool:
-    return await Maintainer("worker", Maintenance.model_validate(settings)).round_if_elected(connection)
 
 
 def released(factory: Factory, *messages: UUID, ago: timedelta = HOUR) -> None:

@@ -22,20 +22,11 @@ from tests.fixtures.heard import until
 from tests.fixtures.peers.proxy import relaying
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.database.logins import Logins
     from tests.fixtures.heard import Heard
 
 HOUR = timedelta(hours=1)
-
-
-@pytest.fixture
-async def connection(database: str) -> AsyncIterator[db.Connection]:
-    opened = await db.connect(database, "maintainer")
-    yield opened
-    await opened.close()
 
 
 async def one_round(connection: db.Connection, **settings: Any) -> bool:
