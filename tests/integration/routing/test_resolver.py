@@ -255,22 +255,29 @@ async def test_a_new_query_goes_before_hundreds_of_repeated_ones(
 ) -> None:
     monkeypatch.setattr(under_test, "_PROMPT", 0.3)
     monkeypatch.setattr(unanswered, "_LEAST", 60.0)  # seconds for which each is left alone, and not 1: all of this test
-    silent = {(f"bad{n}.test", "MX"): [SILENT] for n in range(1000)}
-    async with FakeDns({("good.test", "MX"): ["10 mx.good.test."], **silent}) as server:
+    monkeypatch.setattr(under_test, "_WAITING", 600)
+    silent = [f"bad{n}.test" for n in range(200)]  # they have every place
+    behind = [f"late{n}.test" for n in range(800)]  # 600 wait for one, the others are refused
+    answered = {(name, "MX"): ["10 mx.example.test."] for name in ("good.test", *behind)}
+    async with FakeDns({**answered, **{(name, "MX"): [SILENT] for name in silent}}) as server:
         resolver = Resolver(Dns.model_validate({"servers": [server.where]}))
         try:
-            asking = [asyncio.create_task(_unless_parked(resolver, name)) for name, _ in silent]
+            asking = [asyncio.create_task(_unless_parked(resolver, name)) for name in (*silent, *behind)]
             await asyncio.sleep(0)  # each of them enters the line, with its own patience, in its first step
             resolver.patience = 9.0  # of the calls from here on: the places are taken for longer than the usual 1.2 s
-            assert resolver.shut("good.test", follow=200) is not None, "its mail is parked before its body is read"
+            assert resolver.shut("good.test", follow=600) is not None, "its mail is parked before its body is read"
             await until(lambda: len(server.asked) >= 200, "every place to be taken")
+            monkeypatch.setattr(under_test, "_PROMPT", 10.0)  # of those asked from here on, which are all answered
             assert resolver.shut("good.test") is None, "it is the newest, and no newer mail follows"
-            assert (await resolver.mx("good.test")).state == "found", "its first call has the next place"
+            asked = len(server.asked)
+            assert (await resolver.mx("good.test")).state == "found"
+            assert server.asked.index(("good.test", "MX")) <= asked + 200, "only those that had a place are before it"
             assert resolver.shut("good.test") is None, "it is known"
-            assert set(await asyncio.gather(*asking)) == {None}
+            answers = await asyncio.gather(*asking)
+            assert set(answers[: len(silent)]) == {None}
             await until(lambda: not resolver._asking.keys() - resolver._going, "the places to become free")
             going = {name for name, _ in resolver._going}
-            gave_up = next(name for name, _ in server.asked if name not in going and name != "good.test")
+            gave_up = next(name for name in silent if name not in going)
             asked = len(server.asked)
             assert resolver.shut("new.test") is None, "there is a place"
             assert resolver.shut(gave_up) is not None
