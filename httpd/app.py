@@ -28,6 +28,7 @@ from shared.errors import PillarboxError
 from shared.postgres import database
 
 if TYPE_CHECKING:
+    from fastapi.routing import APIRoute
     from starlette.requests import Request
     from starlette.responses import Response
 
@@ -42,6 +43,7 @@ def described() -> FastAPI:
     api = FastAPI(
         title="Pillarbox", version=VERSION, description=_ABOUT, openapi_url="/v1/openapi.json", docs_url=None,
         redoc_url=None, responses=problems.RESPONSES, separate_input_output_schemas=False, redirect_slashes=False,
+        generate_unique_id_function=_operation,
     )  # fmt: skip
     for name in sorted(each.name for each in pkgutil.iter_modules(routes.__path__)):
         module = importlib.import_module(f"httpd.routes.{name}")
@@ -49,6 +51,11 @@ def described() -> FastAPI:
             api.include_router(module.router)
     add_problem_form(api)
     return api
+
+
+def _operation(route: APIRoute) -> str:
+    """Its name in programs that are generated from the description, such as queue_hold."""
+    return f"{route.path.removeprefix('/v1').split('/')[1]}_{route.name}"
 
 
 def made(service: Service) -> Gate:
@@ -75,12 +82,16 @@ def add_problem_form(api: FastAPI) -> None:
             schema = generated()
             components = schema.setdefault("components", {}).setdefault("schemas", {})
             # Send is read by its routes themselves, and the form of problems is that of every route.
-            for name, form in (("Problem", ProblemForm), ("Send", Send)):
+            for name, form in (("ProblemForm", ProblemForm), ("Send", Send)):
                 described = form.model_json_schema(ref_template="#/components/schemas/{model}")
                 components.update(described.pop("$defs", {}))
                 components[name] = described
             for name in ("HTTPValidationError", "ValidationError"):
                 components.pop(name, None)
+            for form in components.values():
+                for field in form.get("properties", {}).values():
+                    if field.get("default", ...) is None:  # says only that it may be missing, as `required` does
+                        del field["default"]
         assert api.openapi_schema is not None  # noqa: S101 - for the type
         return api.openapi_schema
 

@@ -12,7 +12,7 @@ import json
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -72,8 +72,6 @@ class Fault(BaseModel):
 
 class ProblemForm(BaseModel):
     """Why a request was refused (RFC 9457)."""
-
-    model_config = ConfigDict(title="Problem")
 
     type: str = Field(description="about:blank: the title says it.")
     title: str = Field(description="The status in words.")
@@ -178,7 +176,8 @@ def invalid(errors: Sequence[Any], place: str | None = None) -> Problem:
 
 def _place(path: Sequence[int | str]) -> str:
     """Where a value is: body.to[0]."""
-    return "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in path).removeprefix(".")[:_LONG]
+    parts = (f"[{each}]" if isinstance(each, int) else f".{each}" for each in path if each != "[key]")
+    return "".join(parts).removeprefix(".")[:_LONG]
 
 
 def _why(text: str) -> str:
@@ -248,7 +247,7 @@ def _content(
     return json.dumps(members, ensure_ascii=False).encode("utf-8", "replace")
 
 
-_REFERENCE: Final = {"$ref": "#/components/schemas/Problem"}
+_REFERENCE: Final = {"$ref": "#/components/schemas/ProblemForm"}
 #: The problems that any route may answer with, for its description.
 RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     status: {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: {"schema": _REFERENCE}}}

@@ -16,7 +16,7 @@ from operate.keys import SCOPES
 from shared.masking import show
 
 _BEARER = HTTPBearer(
-    scheme_name="API key",
+    scheme_name="ApiKey",
     bearerFormat="pb_…",
     description="Of `pillarbox key add`; or a person's token of the provider that `oidc` names",
     auto_error=False,

@@ -20,7 +20,7 @@ from operate.shapes.settings import SettingsPreview, SettingsUndone
 router = APIRouter(prefix="/v1/audit", tags=["audit"])
 
 
-@router.get("")
+@router.get("", name="list")
 async def listed(
     request: Request,
     caller: Annotated[Caller, needs("read")],

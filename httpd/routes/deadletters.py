@@ -40,7 +40,7 @@ class Requeuing(Body):
     dry_run: bool = Field(False, description="Change nothing, and answer what would be sent once more.")
 
 
-@router.get("")
+@router.get("", name="list")
 async def listed(
     request: Request,
     caller: Annotated[Caller, needs("read")],

@@ -102,7 +102,7 @@ def _sent(content: str, status: HTTPStatus, *, again: bool = False) -> Response:
 DIRECT: Final = {("POST", "/v1/messages"): send, ("POST", "/v1/messages/batch"): send_batch}
 
 
-@router.get("")
+@router.get("", name="list")
 async def list_queued(
     caller: Annotated[Caller, needs("read", "send")],
     condition: Condition = "",

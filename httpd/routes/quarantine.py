@@ -60,14 +60,14 @@ class Digesting(Body):
     dry_run: bool = Field(False, description="Send nothing, and answer what would be sent.")
 
 
-@router.get("")
+@router.get("", name="list")
 async def quarantines(request: Request, caller: Reviewer) -> list[Quarantine]:
     """Every quarantine: the fullest first."""
     async with looking(request, caller) as connection:
         return await held.quarantines(connection, await _access(request, connection))
 
 
-@router.get("/mail")
+@router.get("/mail", name="list_mail")
 async def mail(
     request: Request, caller: Reviewer, condition: Condition = "", after: After = 0, limit: Limit = 50
 ) -> Page[Held]:  # fmt: skip

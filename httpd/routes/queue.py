@@ -55,7 +55,7 @@ class Moving(Acting):
     partition: str | None = Field(None, min_length=1, max_length=255, description="A partition id of smtpd.yaml.")
 
 
-@router.get("")
+@router.get("", name="list")
 async def listed(
     request: Request, caller: Reader, condition: Condition = "", after: After = 0, limit: Limit = 50
 ) -> Page[Recipient]:

@@ -41,7 +41,7 @@ class Scheduling(Explained):
     priority: int = Field(0, ge=-9, le=9, description="-9 to 9; above 0 urgent, below 0 bulk.")
 
 
-@router.get("")
+@router.get("", name="list")
 async def listed(request: Request, caller: Annotated[Caller, needs("read")]) -> list[Schedule]:
     """Every schedule, the next one first."""
     async with looking(request, caller) as connection:

@@ -31,7 +31,7 @@ class Suppressing(Trying):
     keep: str | None = Field(None, description="For how long, such as 30d; null: for ever.")
 
 
-@router.get("")
+@router.get("", name="list")
 async def listed(
     request: Request,
     caller: Annotated[Caller, needs("read")],

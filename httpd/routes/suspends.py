@@ -36,7 +36,7 @@ class Suspending(Trying):
     wait: str | None = Field(None, alias="for", description="How long: 1h, 2d; null: until it is removed.")
 
 
-@router.get("")
+@router.get("", name="list")
 async def listed(request: Request, caller: Annotated[Caller, needs("read")]) -> list[Suspend]:
     """What is suspended by request, by command or by rule."""
     async with looking(request, caller) as connection:

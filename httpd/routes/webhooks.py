@@ -60,7 +60,7 @@ class Replaying(Body):
     until: str | None = Field(None, max_length=100, description="Until this time; null: now.")
 
 
-@router.get("")
+@router.get("", name="list")
 async def listed(request: Request, caller: Operator) -> list[Webhook]:
     """Every endpoint, without its secrets, and how far each has come."""
     async with looking(request, caller) as connection:

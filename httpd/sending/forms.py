@@ -14,7 +14,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, Self
 from uuid import UUID
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StrictBool,
+    TypeAdapter,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 
 from httpd.problems import ProblemForm
 from httpd.sending.mailbox import Mailbox, read_mailbox
@@ -82,7 +95,42 @@ Line = Annotated[str, AfterValidator(_line), Field(max_length=998)]
 Address = Annotated[str, Field(max_length=998), AfterValidator(_mailbox)]  # its reader keeps what it has read
 Base64 = Annotated[str, AfterValidator(_octets)]
 Key = Annotated[str, AfterValidator(_key), Field(min_length=1, max_length=255)]
-Addresses = Annotated[list[Address], Field(max_length=1000)] | Address
+_Several = Annotated[list[Address], Field(max_length=1000)]
+_ADDRESS: Final = TypeAdapter[str](Address)
+_SEVERAL: Final = TypeAdapter[list[str]](_Several)
+
+
+def _addresses(given: object) -> list[str] | str:
+    """One address, or several; as a union of types, what is wrong would be told for each of them."""
+    if isinstance(given, str):
+        return _ADDRESS.validate_python(given)
+    if isinstance(given, list):
+        return _SEVERAL.validate_python(given)
+    raise ValueError("is not an address; allowed: an address, or an array of addresses")
+
+
+Addresses = Annotated[_Several | Address, PlainValidator(_addresses, json_schema_input_type=_Several | Address)]
+
+_LARGEST: Final = 2**63 - 1
+
+
+def _scalar(given: object, union: ValidatorFunctionWrapHandler) -> object:
+    try:
+        return union(given)
+    except ValidationError:
+        raise ValueError(
+            "is not a value of metadata; allowed: a line of up to 1000 characters, a whole number of 64 bits, "
+            "another number up to 1e300, true or false"
+        ) from None
+
+
+Scalar = Annotated[
+    Annotated[Line, Field(max_length=1000)]
+    | StrictBool
+    | Annotated[int, Field(strict=True, ge=-_LARGEST, le=_LARGEST)]
+    | Annotated[float, Field(strict=True, ge=-1e300, le=1e300)],
+    WrapValidator(_scalar),
+]
 
 
 class _Form(BaseModel):
@@ -120,15 +168,6 @@ class Unsubscribe(_Form):
     mailto: Annotated[Address, Field(pattern=r"^[!-;=?-~]+$")] | None = Field(
         None, description="An address that unsubscribes as well."
     )
-
-
-_LARGEST: Final = 2**63 - 1
-Scalar = (
-    Annotated[Line, Field(max_length=1000)]
-    | bool
-    | Annotated[int, Field(ge=-_LARGEST, le=_LARGEST)]
-    | Annotated[float, Field(ge=-1e300, le=1e300)]
-)
 
 
 class Send(_Form):

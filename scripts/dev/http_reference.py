@@ -17,7 +17,7 @@ _INTRO: Final = """# API over HTTP
 
 Every request of [httpd](../how-to/send/use-api-keys.md). A running httpd has the same at `/v1/docs` for people, and at
 `/v1/openapi.json` as OpenAPI 3.1 for programs. Each request shows an API key: `Authorization: Bearer pb_…`. What is
-refused is a [Problem](#problem) by RFC 9457 (`application/problem+json`), with one of these statuses:"""
+refused is a [problem](#problemform) by RFC 9457 (`application/problem+json`), with one of these statuses:"""
 _METHODS: Final = ("get", "post", "put", "patch", "delete")
 
 

@@ -110,7 +110,7 @@ async def test_the_description_is_openapi_and_the_page_for_people_loads_nothing(
     described = (await client.get("/v1/openapi.json")).json()
     assert described["openapi"].startswith("3.1.")
     assert "/v1/messages/{id}" in described["paths"]
-    assert "Problem" in described["components"]["schemas"]
+    assert "ProblemForm" in described["components"]["schemas"]
     page = await client.get("/v1/docs")
     assert page.headers["content-security-policy"].startswith("default-src 'none'")
     assert "/v1/messages/{id}" in page.text
