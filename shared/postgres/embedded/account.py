@@ -4,7 +4,8 @@ Owns: the choice of an account when we are root (PostgreSQL refuses root), and t
 Guarantees: without root nothing is chosen and nothing is changed. As root only search (o+x) is added to
 directories on the way and reading (o+r, o+x for programs) to the server's own program files, never writing,
 and every change is one INFO line.
-Raises: DatabaseUnavailable when root has no account to run the server as; OSError from chmod.
+Raises: DatabaseUnavailable when root has no account to run the server as, or we are a user id without one (as some
+    containers have it) and there is no database yet, for initdb refuses it; OSError from chmod.
 Bugs: access control lists are not checked; a directory whose group is the account's must be searchable by it.
 """
 
@@ -42,10 +43,15 @@ def choose_account(data: Path) -> Account | None:
 
     A data directory that exists keeps its owner, so that root can start what an unprivileged user made.
     """
-    if os.geteuid() != 0:
+    if (uid := os.geteuid()) != 0:
+        if not data.exists() and _name_of(uid) is None:
+            raise DatabaseUnavailable(
+                f"PostgreSQL makes no database for user id {uid}, which has no account on this system; allowed: "
+                "a user that has one, or a server that environment.database.uri names"
+            )
         return None
     if data.exists() and (owner := data.stat()).st_uid != 0:
-        return Account(_name_of(owner.st_uid), owner.st_uid, owner.st_gid)
+        return Account(_name_of(owner.st_uid) or f"uid {owner.st_uid}", owner.st_uid, owner.st_gid)
     for name in _CANDIDATES:
         try:
             entry = pwd.getpwnam(name)
@@ -96,8 +102,8 @@ def _admit(path: Path, account: Account, wanted: int) -> bool:
     return True
 
 
-def _name_of(uid: int) -> str:
+def _name_of(uid: int) -> str | None:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return f"uid {uid}"
+        return None
