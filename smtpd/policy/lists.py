@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from shared.errors import ConfigError, cause
 from shared.mail.domain import comparable
 from shared.observe import events
+from shared.outcome import outcome_of
 from smtpd.policy.facts import address_bits, known_mailbox, known_name, parents
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ class QueryList:
             asking = asyncio.ensure_future(self._ask(value, ask))
             self._asking[value] = asking
             asking.add_done_callback(lambda done: self._asked(value, done))
-        return await asyncio.shield(asking)
+        return await outcome_of(asking)
 
     async def _ask(self, value: str, ask: AskQuery) -> bool:
         answer = await ask(self._query, value, self._timeout)

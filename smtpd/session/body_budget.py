@@ -133,11 +133,15 @@ class Content:
         self.close()
 
     def octets(self) -> bytes:
-        """All of it. Large content is the bytearray it was gathered in, which no longer changes: copies take time."""
+        """All of it. Large content is the bytearray it was gathered in, which no longer changes: copies take time.
+
+        The pieces of other content are released: beside it, they would take as much memory again until it is committed.
+        """
         if self._large is not None:
             return cast("bytes", self._large)
-        first = self._pieces[0] if len(self._pieces) == 1 else b""
-        return first if isinstance(first, bytes) and first else b"".join(self._pieces)
+        if len(self._pieces) != 1 or isinstance(self._pieces[0], bytearray):
+            self._pieces = [b"".join(self._pieces)]
+        return cast("bytes", self._pieces[0])
 
     def close(self) -> None:
         """Give back what was reserved."""

@@ -87,6 +87,21 @@ def test_small_pieces_take_little_more_memory_than_they_are(size: int) -> None:
     assert len(content.octets()) == content.size
 
 
+def test_content_that_is_read_takes_no_more_memory_than_its_size() -> None:
+    content = Content(BodyBudget(1 << 24), 1 << 24)
+    tracemalloc.start()
+    try:
+        for _ in range(48):
+            content.add(bytes(STEP))
+        octets = content.octets()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(octets) == 48 * STEP
+    assert held < 1.1 * len(octets), "the pieces are beside it"
+    assert content.octets() is octets
+
+
 def test_pieces_of_all_sizes_keep_their_order() -> None:
     sizes = [0, 1, 5000, 2, 3, 4096, 0, 4, 70_000, 5]
     pieces = [bytes([number]) * size for number, size in enumerate(sizes)]
