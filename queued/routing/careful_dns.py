@@ -20,6 +20,8 @@ import dns.exception
 import dns.rdatatype
 from dns._asyncbackend import Backend, DatagramSocket, Socket, StreamSocket
 
+from shared.outcome import outcome_of
+
 _LONGEST: Final = 16_384  # octets by TCP; the largest honest answers have about five thousand
 _RECORDS: Final = 100  # of which fifty are used
 _LABELS: Final = 20  # of a name, and pointers on the way; honest ones have about ten
@@ -115,7 +117,7 @@ class CarefulBackend(Backend):
             return _Stream(await made)
         making = asyncio.ensure_future(made)
         try:
-            return _Datagrams(await asyncio.shield(making))
+            return _Datagrams(await outcome_of(making))
         except asyncio.CancelledError:
             await (await making).close()  # uvloop leaves it open; it takes one turn of the event loop
             raise

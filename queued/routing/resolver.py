@@ -51,6 +51,7 @@ from shared.errors import in_words
 from shared.mail.domain import DomainRefused, to_ascii
 from shared.mail.smtp_reply import printable
 from shared.masking import show
+from shared.outcome import outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -218,7 +219,7 @@ class Resolver:
     async def _shielded(self, asking: asyncio.Task[_Records]) -> _Records:
         """The answer. The first caller may be cancelled; the others still wait."""
         try:
-            return await asyncio.shield(asking)
+            return await outcome_of(asking)
         except asyncio.CancelledError:
             current = asyncio.current_task()
             if asking.cancelled() and current is not None and not current.cancelling():

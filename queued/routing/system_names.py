@@ -18,6 +18,8 @@ from ipaddress import ip_address
 from time import monotonic
 from typing import Final
 
+from shared.outcome import outcome_of
+
 _THREADS: Final = 16
 _FRESH, _STALE = 5.0, 300.0  # seconds
 _MOST: Final = 10_000  # names; as many as queued.yaml may have routes
@@ -46,7 +48,7 @@ class SystemNames:
         if known is None or now > known.at + _FRESH:
             asking = self._ask(host)
             if known is None or known.failure or now > known.at + _STALE:
-                known = await asyncio.shield(asking)
+                known = await outcome_of(asking)
         if known.failure:
             raise OSError(*known.failure)
         return known.addresses

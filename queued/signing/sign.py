@@ -33,6 +33,7 @@ from queued.smtp.content import without_strays
 from shared.errors import ConfigError
 from shared.how_many import how_many
 from shared.observe import events
+from shared.outcome import outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -89,7 +90,7 @@ class Signer:
         if body.signing is None:
             body.signing = asyncio.ensure_future(self._sign(first, body.content))
         # The end of one attempt's lease must not end the signing for the others.
-        return await asyncio.shield(body.signing)
+        return await outcome_of(body.signing)
 
     async def _sign(self, first: Claimed, content: bytes) -> Signed:
         asked = (first.message_id, content, first.sender, first.now())

@@ -24,6 +24,7 @@ from queued.routing.resolver import ResolverClosedError
 from queued.tls.mta_sts import read_record
 from queued.tls.mta_sts_fetch import NoPolicyError
 from shared.observe import events
+from shared.outcome import outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,7 +105,7 @@ class MtaSts:
             task.add_done_callback(lambda done: self._ended(place, done))
         # The first caller may be cancelled; the others still wait.
         try:
-            await asyncio.shield(task)
+            await outcome_of(task)
         except asyncio.CancelledError:
             current = asyncio.current_task()
             if task.cancelled() and current is not None and not current.cancelling():

@@ -16,6 +16,7 @@ import logging
 import os
 import re
 import sqlite3
+import stat
 import warnings
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -183,7 +184,9 @@ def _check(file: Path) -> None:
 
 def _has_catalog(folder: Path) -> bool:
     try:
-        return (folder / _FILE).is_file()
+        return stat.S_ISREG((folder / _FILE).stat().st_mode)  # is_file() hides errors since Python 3.14
+    except (FileNotFoundError, NotADirectoryError):
+        return False
     except OSError as error:
         raise LakeFault(f"--lake: {show(str(folder))} cannot be read: {error.strerror}") from None
 

@@ -69,7 +69,9 @@ def stop(var: Path, *, mode: StopMode = "fast") -> bool:
     """Stop the server under `var` and wait until it is gone; False when none ran. Modes are pg_ctl's."""
     place = ServerFiles(var)
     with _one_line(place):
-        if not place.data.exists():
+        try:
+            place.data.stat()  # exists() hides other errors since Python 3.14
+        except (FileNotFoundError, NotADirectoryError):
             return False
         with _one_at_a_time(place):
             return place.stop(mode)
