@@ -47,15 +47,17 @@ async def one(request: Request, given: Any = None) -> tuple[UUID, bool]:
     send, content = await _read_one(request) if given is None else (_checked(given), None)
     principal = origin.caller.principal
     key = idempotency.checked(request.headers.get("idempotency-key"))
-    if key is None:
-        return await submit(service.receiver.service, origin, await _enveloped(service, send, content)), False
-    print_ = idempotency.fingerprint(send.model_dump_json().encode(), content or b"")
-    once = Once(principal, idempotency.kept(key), print_)
-    with service.under_way.begun(principal, key):
-        known = await idempotency.earlier(service.pool, service.receiver.spool, [once])
-        if once.key in known:
+    once = None
+    if key is not None:
+        print_ = idempotency.fingerprint(send.model_dump_json().encode(), content or b"")
+        once = Once(principal, idempotency.kept(key), print_)
+    with service.under_way.begun(principal, key) if key is not None else nullcontext():
+        known = await idempotency.earlier(service.pool, service.receiver.spool, [once]) if once is not None else {}
+        if once is not None and once.key in known:
             return known[once.key], True
-        return await submit(service.receiver.service, origin, await _enveloped(service, send, content), once), False
+        mail = await _enveloped(service, send, content)
+        del given, send, content  # the mail takes as much memory, and may wait for its COMMIT
+        return await submit(service.receiver.service, origin, mail, once), False
 
 
 async def batch(
@@ -68,7 +70,7 @@ async def batch(
     service: Service = request.app.state.service
     origin = _origin(request)
     _media_type(request, _JSON)
-    body = await request.body()
+    body = await whole(request)
     try:
         messages = BATCH.validate_json(body)
     except ValidationError as error:
@@ -125,7 +127,7 @@ async def _read_one(request: Request) -> tuple[Send, bytes | None]:
     kind = _media_type(request, _JSON, _RFC822)
     try:
         if kind == _JSON:
-            return SEND.validate_json(await request.body()), None
+            return SEND.validate_json(await whole(request)), None
         query = request.query_params
         unknown = sorted(set(query) - set(_ENVELOPE))
         if unknown:
@@ -136,7 +138,12 @@ async def _read_one(request: Request) -> tuple[Send, bytes | None]:
     except ValidationError as error:
         place = "body" if kind == _JSON else "query"
         raise problems.invalid(error.errors(include_url=False), place) from None
-    return send, await request.body()
+    return send, await whole(request)
+
+
+async def whole(request: Request) -> bytes:
+    """The body, which the request does not keep, as `request.body()` has it."""
+    return b"".join([piece async for piece in request.stream()])
 
 
 async def _enveloped(service: Service, send: Send, content: bytes | None) -> Enveloped:

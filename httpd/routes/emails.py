@@ -74,7 +74,7 @@ class Email(ChangedEmail):
 async def send(request: Request) -> Sent:
     """As POST /v1/messages."""
     try:
-        given = _OBJECT.validate_json(await request.body())
+        given = _OBJECT.validate_json(await requests.whole(request))
     except ValidationError as error:
         raise problems.invalid(error.errors(include_url=False), "body") from None
     id_, _ = await requests.one(request, translated(given))

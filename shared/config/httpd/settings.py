@@ -101,8 +101,9 @@ class HttpdLimits(Section):
         unit="size in bytes",
     )
     bodies: Size = setting(
-        "256MiB",
-        "The most octets of the bodies of all requests at once; above that, requests get 503.",
+        "128MiB",
+        "The most octets of the bodies of all requests at once; above that, requests get 503. httpd takes up to three "
+        "times as much while it makes and commits their mail, so the default leaves room in 512 MiB.",
         unit="size in bytes",
     )
     connections: Annotated[int, whole(1, 1_000_000)] = setting(

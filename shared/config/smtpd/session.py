@@ -161,7 +161,7 @@ class Memory(Section):
     bodies: Size = setting(
         "256MiB",
         "The most content that one process holds for all its connections, from DATA until its reply; above that "
-        "clients get 452. The default has room for 26 messages of the largest size, and leaves room in a gigabyte for "
+        "clients get 452. The default has room for 26 messages of the largest size, and leaves room in 512 MiB for "
         "the copies that go to the database.",
         unit="size in bytes",
     )
