@@ -85,6 +85,7 @@ async def batch(
     key = idempotency.checked(request.headers.get("idempotency-key"))
     principal = origin.caller.principal
     print_ = idempotency.fingerprint(b"batch", body)
+    del body  # its messages take as much memory
     keys = [
         None if key is None else Once(principal, idempotency.kept(key, number), print_)
         for number in range(len(messages))
