@@ -21,7 +21,6 @@ from httpd.console import application
 from httpd.direct import Direct
 from httpd.gate import Gate
 from httpd.page import page
-from httpd.problems import ProblemForm
 from httpd.routes import messages
 from httpd.sending.forms import Send
 from shared.errors import PillarboxError
@@ -49,7 +48,7 @@ def described() -> FastAPI:
         module = importlib.import_module(f"httpd.routes.{name}")
         if hasattr(module, "router"):
             api.include_router(module.router)
-    add_problem_form(api)
+    complete_description(api)
     return api
 
 
@@ -73,19 +72,18 @@ def made(service: Service) -> Gate:
     return Gate(Direct(api, messages.DIRECT), application.made(service), service)
 
 
-def add_problem_form(api: FastAPI) -> None:
-    """Put the form of problems into the description, to which every route refers."""
+def complete_description(api: FastAPI) -> None:
+    """Put into the description what FastAPI does not know of, and leave out what misleads generators of clients."""
     generated = api.openapi
 
     def complete() -> dict[str, Any]:
         if api.openapi_schema is None:
             schema = generated()
             components = schema.setdefault("components", {}).setdefault("schemas", {})
-            # Send is read by its routes themselves, and the form of problems is that of every route.
-            for name, form in (("ProblemForm", ProblemForm), ("Send", Send)):
-                described = form.model_json_schema(ref_template="#/components/schemas/{model}")
-                components.update(described.pop("$defs", {}))
-                components[name] = described
+            # The routes of Send read it themselves.
+            sending = Send.model_json_schema(ref_template="#/components/schemas/{model}")
+            components.update(sending.pop("$defs", {}))
+            components["Send"] = sending
             for name in ("HTTPValidationError", "ValidationError"):
                 components.pop(name, None)
             for form in components.values():

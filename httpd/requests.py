@@ -8,7 +8,6 @@ Guarantees: each message of a batch has its own answer, and is committed or not 
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
@@ -51,8 +50,8 @@ async def one(request: Request, given: Any = None) -> tuple[UUID, bool]:
     if key is not None:
         print_ = idempotency.fingerprint(send.model_dump_json().encode(), content or b"")
         once = Once(principal, idempotency.kept(key), print_)
-    with service.under_way.begun(principal, key) if key is not None else nullcontext():
-        known = await idempotency.earlier(service.pool, service.receiver.spool, [once]) if once is not None else {}
+    with service.under_way.begun(principal, key):
+        known = await idempotency.earlier(service.pool, service.receiver.spool, [once] if once is not None else [])
         if once is not None and once.key in known:
             return known[once.key], True
         mail = await _enveloped(service, send, content)
@@ -103,9 +102,8 @@ async def batch(
                 problem = problems.noted(error, request)
                 return BatchAnswer(status=problem.status_code, id=None, problem=problems.form(problem))
 
-    with service.under_way.begun(principal, key) if key is not None else nullcontext():
-        named = [each for each in keys if each]
-        known = await idempotency.earlier(service.pool, service.receiver.spool, named) if named else {}
+    with service.under_way.begun(principal, key):
+        known = await idempotency.earlier(service.pool, service.receiver.spool, [each for each in keys if each])
         return await asyncio.gather(*map(sent, messages, keys))
 
 

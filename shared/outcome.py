@@ -9,8 +9,13 @@ from __future__ import annotations
 import asyncio
 
 
-async def outcome_of[T](task: asyncio.Future[T]) -> T:
-    """What the task returns or raises. CancelledError when it, or this caller, was cancelled."""
+async def outcome_of[T](task: asyncio.Future[T], cancelled: type[Exception] | None = None) -> T:
+    """What the task returns or raises. CancelledError when this caller was cancelled.
+
+    cancelled: what to raise when the task was cancelled, in place of CancelledError.
+    """
     if not task.done():
         await asyncio.wait((task,))
+    if cancelled is not None and task.cancelled():
+        raise cancelled
     return task.result()

@@ -101,7 +101,7 @@ _SEVERAL: Final = TypeAdapter[list[str]](_Several)
 
 
 def _addresses(given: object) -> list[str] | str:
-    """One address, or several; as a union of types, what is wrong would be told for each of them."""
+    """Check one address or a list of them. A union of both types would report a wrong address once for each."""
     if isinstance(given, str):
         return _ADDRESS.validate_python(given)
     if isinstance(given, list):

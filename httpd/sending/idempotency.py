@@ -59,8 +59,11 @@ class UnderWay:
         self._keys: set[tuple[str, str]] = set()
 
     @contextmanager
-    def begun(self, principal: str, key: str) -> Iterator[None]:
-        """As long as the block lasts, no other request may have this key; Problem 409."""
+    def begun(self, principal: str, key: str | None) -> Iterator[None]:
+        """As long as the block lasts, no other request may have this key, if there is one; Problem 409."""
+        if key is None:
+            yield
+            return
         mark = principal, key
         if mark in self._keys:
             raise under_way()
@@ -72,10 +75,12 @@ class UnderWay:
 
 
 async def earlier(pool: database.Pool, spool: Spool, keys: Sequence[Once]) -> dict[str, UUID]:
-    """The messages that these keys, all of one principal, were used for.
+    """The messages that these keys, all of one principal, were used for. Without a key PostgreSQL is not asked.
 
     Problem 409 where one was for another body, 503 where PostgreSQL cannot say that they are durable.
     """
+    if not keys:
+        return {}
     prints = {each.key: each.fingerprint for each in keys}
     async with pool.connection() as connection:
         rows = await database.fetch(connection, "message_keys", application=keys[0].application, keys=list(prints))

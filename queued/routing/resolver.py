@@ -208,23 +208,13 @@ class Resolver:
         limit = self._settings.timeout.total_seconds()
         try:
             async with asyncio.timeout(self.patience if self.patience is not None and self.patience < limit else None):
-                return await self._shielded(asking)
+                return await outcome_of(asking, ResolverClosedError)
         except TimeoutError:
             if question not in self._going:  # it has no place yet
                 raise ParkedError(self._without_place(question)) from None
             # It ends by its own limit, and its answer is kept for the caller's next question.
             wait = limit - _PATIENCE + random.uniform(0, _PROMPT)
             raise ParkedError(_silent(name, wait)) from None
-
-    async def _shielded(self, asking: asyncio.Task[_Records]) -> _Records:
-        """The answer. The first caller may be cancelled; the others still wait."""
-        try:
-            return await outcome_of(asking)
-        except asyncio.CancelledError:
-            current = asyncio.current_task()
-            if asking.cancelled() and current is not None and not current.cancelling():
-                raise ResolverClosedError from None
-            raise
 
     def _asked_for(self, question: _Question, turn: QuestionTurn, asking: asyncio.Task[_Records]) -> None:
         del self._asking[question]

@@ -103,14 +103,7 @@ class MtaSts:
             task = asyncio.create_task(self._fetch(place[1], kept, ident, fetcher))
             self._fetching[place] = task, kept
             task.add_done_callback(lambda done: self._ended(place, done))
-        # The first caller may be cancelled; the others still wait.
-        try:
-            await outcome_of(task)
-        except asyncio.CancelledError:
-            current = asyncio.current_task()
-            if task.cancelled() and current is not None and not current.cancelling():
-                raise ResolverClosedError from None
-            raise
+        await outcome_of(task, ResolverClosedError)
 
     def _ended(self, place: _Place, task: asyncio.Task[None]) -> None:
         del self._fetching[place]

@@ -4,8 +4,9 @@ Owns: the choice of an account when we are root (PostgreSQL refuses root), and t
 Guarantees: without root nothing is chosen and nothing is changed. As root only search (o+x) is added to
 directories on the way and reading (o+r, o+x for programs) to the server's own program files, never writing,
 and every change is one INFO line.
-Raises: DatabaseUnavailable when root has no account to run the server as, or we are a user id without one (as some
-    containers have it) and there is no database yet, for initdb refuses it; OSError from chmod.
+Raises: DatabaseUnavailable when root has no account to run the server as. The same when a container runs us under a
+    user id without an account and the database is still to be made: initdb does not run under such a user id. OSError
+    from chmod.
 Bugs: access control lists are not checked; a directory whose group is the account's must be searchable by it.
 """
 

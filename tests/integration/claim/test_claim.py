@@ -18,8 +18,6 @@ from shared.mail.message import Address
 from shared.postgres import database as db
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.heard import Heard
 
@@ -28,13 +26,6 @@ HOUR = timedelta(hours=1)
 
 def claimer(where: str = "true", **settings: Any) -> Claimer:
     return Claimer(where, "worker@host:1", Claim.model_validate({"lease": "15m", "poll": "1h", **settings}))
-
-
-@pytest.fixture
-async def connection(database: str) -> AsyncIterator[db.Connection]:
-    opened = await db.connect(database, "worker under test")
-    yield opened
-    await opened.close()
 
 
 async def test_a_claim_takes_the_earliest_due_rows_up_to_its_limit(factory: Factory, connection: db.Connection) -> None:

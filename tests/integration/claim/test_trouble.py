@@ -17,8 +17,6 @@ from shared.config.queued.settings import Claim
 from shared.postgres import database as db
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.database.logins import Logins
 
@@ -32,13 +30,6 @@ CREATE FUNCTION pillarbox.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 END $$;
 CREATE TRIGGER refuse BEFORE INSERT ON pillarbox.attempts FOR EACH ROW EXECUTE FUNCTION pillarbox.refuse()
 """
-
-
-@pytest.fixture
-async def connection(database: str) -> AsyncIterator[db.Connection]:
-    opened = await db.connect(database, "claimer")
-    yield opened
-    await opened.close()
 
 
 def claimer() -> Claimer:

@@ -29,13 +29,6 @@ MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture
-async def connection(database: str) -> AsyncIterator[db.Connection]:
-    opened = await db.connect(database, "scheduler")
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
 async def session(administrator: str) -> AsyncIterator[db.Connection]:
     """A connection that may take any role."""
     opened = await db.connect(administrator, "scheduler")

@@ -186,8 +186,8 @@ async def test_a_round_that_loses_its_connection_ends(factory: Factory, connecti
     with factory.another() as holding:
         holding.execute("LOCK TABLE pillarbox.archive IN ACCESS EXCLUSIVE MODE")
         going = asyncio.create_task(one_round(connection))
-        await until(lambda: factory.waiting("maintainer"), "the round to be at it")
-        factory.terminate("maintainer")
+        await until(lambda: factory.waiting("connection"), "the round to be at it")
+        factory.terminate("connection")
         with pytest.raises(psycopg.OperationalError):
             await going
 

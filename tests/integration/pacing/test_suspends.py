@@ -20,19 +20,10 @@ from shared.postgres import database as db
 from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.database.logins import Logins
 
 MAIL = Fields("default", "example.com", "example.org", "acme", "news")
-
-
-@pytest.fixture
-async def connection(database: str) -> AsyncIterator[db.Connection]:
-    opened = await db.connect(database, "suspender")
-    yield opened
-    await opened.close()
 
 
 async def suspended(connection: db.Connection, seconds: float | None = None, **selection: list[str]) -> int:

@@ -27,13 +27,6 @@ if TYPE_CHECKING:
     from tests.fixtures.heard import Heard
 
 
-@pytest.fixture
-async def connection(database: str) -> AsyncIterator[db.Connection]:
-    opened = await db.connect(database, "notifier")
-    yield opened
-    await opened.close()
-
-
 async def test_recipients_of_one_message_share_a_notification(
     factory: Factory, connection: db.Connection, heard: Heard
 ) -> None:

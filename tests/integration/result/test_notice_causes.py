@@ -11,21 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from shared.postgres import database as db
 from tests.fixtures.database.notices import GONE, fields, notifier, sent
 from tests.fixtures.database.results import DELIVERED, FAILED, claim, deferred, finished, running_recorder
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
+    from shared.postgres import database as db
     from tests.fixtures.database.factory import Factory
-
-
-@pytest.fixture
-async def connection(database: str) -> AsyncIterator[db.Connection]:
-    opened = await db.connect(database, "notifier")
-    yield opened
-    await opened.close()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""test_outcome — one task, several callers: each may be cancelled, and its failure is no error in the log"""
+"""test_outcome — several callers wait for one task: cancelling one stops only that one, and the log gets no error"""
 
 from __future__ import annotations
 
