@@ -61,6 +61,6 @@ async def test_a_condition_on_part_of_a_leaf_is_named_with_the_reason(
 
 async def test_a_worker_logs_the_warning_and_starts(system: System) -> None:
     worker = await system.worker(1, "w", f"{PARTID} = '2'")
-    [said] = worker.said("claim.leaf_in_part")
+    [said] = await worker.until_said("claim.leaf_in_part")
     assert said["leaves"] == "queue_def_123 (only 2 of 3 ids)"
     assert said["source"] == f"{system.folder / 'w.yaml'}: workers[0].where"

@@ -135,7 +135,7 @@ async def test_a_session_of_the_provider_ends_as_any_other_and_local_people_need
         state = fields((await client.get(_ASK)).headers["location"])["state"]  # what it says of itself is known
         away = await back(client, {"state": state, "code": "x"})
         assert (away.status_code, "retry-after" in away.headers) == (503, True)
-        assert api.daemon.said("oidc.unreachable")
+        assert await api.daemon.until_said("oidc.unreachable")
         assert (await (await signed_in(api, "rita")).get("/console/held")).status_code == 200
 
 

@@ -149,7 +149,7 @@ async def test_without_the_provider_tokens_wait_and_keys_work(system: System, oi
         away = await (await api.client(signed(oidc_provider))).get("/v1/queue")
         assert (away.status_code, "retry-after" in away.headers) == (503, True)
         assert oidc_provider.issuer in away.json()["detail"]
-        assert api.daemon.said("oidc.unreachable")
+        assert await api.daemon.until_said("oidc.unreachable")
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ async def test_the_newest_smtpd_of_a_folder_counts_and_an_older_one_leaves_its_s
 async def test_smtpd_serves_where_the_socket_cannot_be_made(system: System) -> None:
     (system.folder / rates_socket.NAME).mkdir()
     daemon = await system.smtpd()
-    assert daemon.said("rates.socket_failed")
+    assert await daemon.until_said("rates.socket_failed")
     async with Dialogue(daemon.address[1]) as client:
         assert (await client.ask(b"NOOP")).startswith("250")
 

@@ -51,7 +51,7 @@ async def test_a_ban_is_counted_by_all_processes_together(system: System) -> Non
     for _ in range(2 * PROCESSES):  # in every process, even with the right password
         assert (await login(smtpd, "alice", PASSWORD)).startswith("421 4.7.0 ")
     assert (await login(smtpd, "nobody", "wrong")).startswith("421 4.7.0 "), "it is the address that is banned"
-    assert {line["user"] for line in smtpd.said("authenticate.banned")} == {"alice"}
+    assert {line["user"] for line in await smtpd.until_said("authenticate.banned")} == {"alice"}
     assert PASSWORD not in smtpd.log
 
 

@@ -42,7 +42,11 @@ async def test_the_limit_of_sessions_is_exact(system: System) -> None:
             assert (await greeting(smtpd)).startswith("421 4.7.0")
         assert (await clients[0].ask(b"QUIT")).startswith("221")
         await eventually(lambda: greeted(smtpd), "the ended session is released")
-    refused = [line for line in smtpd.said("session.refused") if line["reply"].startswith("421 4.7.0")]
+    refused = [
+        line
+        for line in await smtpd.until_said("session.refused", 2 * PROCESSES)
+        if line["reply"].startswith("421 4.7.0")
+    ]
     assert len(refused) >= 2 * PROCESSES
 
 
@@ -52,7 +56,7 @@ async def test_sessions_of_a_dead_process_are_released(system: System) -> None:
         for _ in range(6):
             await stack.enter_async_context(Dialogue(smtpd.address[1]))
         assert (await greeting(smtpd)).startswith("421 4.7.0")
-        for line in smtpd.said("child.started"):
+        for line in await smtpd.until_said("child.started", PROCESSES):
             os.kill(int(line["pid"]), signal.SIGKILL)
         await eventually(lambda: greeted(smtpd), "all sessions have ended")
 

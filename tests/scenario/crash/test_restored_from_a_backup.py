@@ -80,7 +80,7 @@ async def run_until_lost(books: Books, archived: Archived, folder: Path) -> tupl
         served = await system.value("SELECT count(*) FROM queue WHERE recipientdomain = ANY(%s)", list(SENT))
         await system.worker(books.sink.port, where=f"recipientdomain IN {SENT!r}")
         await system.until("SELECT count(*) = 0 FROM queue WHERE recipientdomain = ANY(%s)", list(SENT))
-        lost = {event["id"] for event in smtpd.said("spool.committed")[-AFTER:]}
+        lost = {event["id"] for event in (await smtpd.until_said("spool.committed", BEFORE + AFTER))[-AFTER:]}
     finally:
         await system.close()
     assert 0 < served == books.arrivals < BEFORE

@@ -42,7 +42,7 @@ async def test_another_worker_delivers_the_rest_after_the_lease(system: System, 
     account = books.account()
     assert (account.accepted, account.lost, account.altered) == (MESSAGES, 0, 0)
     assert account.duplicated <= leased
-    assert len(second.said("claim.expired")) == leased
+    assert len(await second.until_said("claim.expired", leased)) == leased
     expired = "SELECT count(*) FROM attempts WHERE outcome = 'lease_expired' AND uncertain AND worker LIKE 'first@%%'"
     assert await system.value(expired) == leased
     assert await system.value("SELECT count(*) FROM archive WHERE result = 'success'") == MESSAGES

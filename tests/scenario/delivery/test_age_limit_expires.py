@@ -24,7 +24,7 @@ async def test_mail_past_its_age_limit_expires(system: System, books: Books) -> 
     assert rows == [("expired", True, True, "451 4.1.1 scripted in the recipient")] * 3
     assert await system.rows("SELECT DISTINCT outcome FROM attempts") == [("deferred",)]
     assert books.sink.received == []
-    assert [line["result"] for line in worker.said("result.failed")] == ["expired"] * 3
+    assert [line["result"] for line in await worker.until_said("result.failed", 3)] == ["expired"] * 3
 
 
 async def test_mail_expires_after_its_last_try(system: System, books: Books) -> None:

@@ -35,4 +35,4 @@ async def test_mail_leaves_when_due_although_the_worker_polls_hourly(system: Sys
     # Its ts is when it was due.
     [(early, late)] = await system.rows("SELECT min(finished - ts), max(finished - ts) FROM archive")
     assert 0 <= early.total_seconds() <= late.total_seconds() < 600
-    assert len(worker.said("result.delivered")) == 4
+    assert len(await worker.until_said("result.delivered", 4)) == 4

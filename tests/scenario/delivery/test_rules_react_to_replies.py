@@ -36,7 +36,7 @@ async def test_each_reply_triggers_the_action_of_its_rule(system: System, books:
         "SELECT next_retry - last_retry > '119 minutes', last_error FROM queue WHERE status = 'DELIVER'"
     )
     assert (later[0], later[1][:3]) == (True, "554")
-    assert {line["rules"] for line in worker.said("rules.fired")} == {rule["id"] for rule in rules}
+    assert {line["rules"] for line in await worker.until_said("rules.fired", 3)} == {rule["id"] for rule in rules}
 
 
 async def test_a_suspended_destination_waits_without_tries_and_others_continue(system: System, books: Books) -> None:

@@ -45,7 +45,7 @@ async def test_mail_suspended_past_its_age_limit_is_bounced(system: System, book
     assert await system.rows("SELECT DISTINCT outcome, scope FROM attempts WHERE remote IS NULL") == [
         ("deferred", "us")
     ]
-    assert [line["result"] for line in worker.said("result.failed")] == ["expired"] * 3
+    assert [line["result"] for line in await worker.until_said("result.failed", 3)] == ["expired"] * 3
     for message in notifications(books):
         assert message["Subject"] == "Undelivered Mail Returned to Sender"
         _, recipient = fields(message)

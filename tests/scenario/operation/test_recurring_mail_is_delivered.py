@@ -36,10 +36,14 @@ async def test_recurring_mail_arrives_once_with_a_date_of_its_own(system: System
         assert date.startswith(b"Date: ")
         assert message_id.startswith(b"Message-ID: <report.")
         assert rest == CONTENT
-    said = [fields for worker in workers for fields in worker.said("schedule.sent")]
-    assert [fields["schedule"] for fields in said] == ["report"]
-    assert float(said[0]["seconds"]) < 60
+
+    def said(event: str) -> list[dict[str, str]]:
+        return [fields for worker in workers for fields in worker.said(event)]
+
+    await eventually(lambda: said("schedule.sent") and said("schedule.disabled"), "a worker tells of both schedules")
+    [sent] = said("schedule.sent")
+    assert sent["schedule"] == "report"
+    assert float(sent["seconds"]) < 60
     assert await system.rows("SELECT id, enabled FROM schedules ORDER BY id") == [("broken", False), ("report", True)]
-    disabled = [fields["schedule"] for worker in workers for fields in worker.said("schedule.disabled")]
-    assert disabled == ["broken"]
+    assert [fields["schedule"] for fields in said("schedule.disabled")] == ["broken"]
     assert await system.rows("SELECT DISTINCT jobid, result FROM archive") == [("report", "success")]
