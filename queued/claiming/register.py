@@ -2,7 +2,7 @@
 
 Owns: writing the row at the start, renewing it, and removing it when the worker stops claiming; with each renewal,
     writing which transports this worker has, and deleting from the table `unserved` the mail that its condition
-    selects.
+    selects. After a reload that changed the transports it is renewed at once.
 Guarantees: a worker that cannot reach the register goes on delivering: the register is for people and for
     `pillarbox doctor`, not for claims. A row that has not been renewed for five beats counts as gone.
 See: sql/schema/13_register.sql; shared/postgres/presence.py, the register of all daemons; docs/reference/doctor.md.
@@ -11,6 +11,7 @@ See: sql/schema/13_register.sql; shared/postgres/presence.py, the register of al
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -47,20 +48,25 @@ class Register:
         self._started: datetime | None = None
         self._left = False
         self._writing = asyncio.Lock()  # a beat under way when we leave must not put the row back
+        self._news = asyncio.Event()
 
     async def run(self) -> None:
         """Enter now and renew every beat, until cancelled."""
         every = beat(self._settings.poll)
         while True:
+            self._news.clear()
             try:
                 await self._renew_unless_left(every)
             except (*database.OUTAGE, *database.REFUSAL) as error:
                 events.emit("register.failed", error=error, away=database.is_away(error))
-            await asyncio.sleep(every.total_seconds())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(every.total_seconds()):
+                    await self._news.wait()
 
     def know(self, transports: Iterable[str]) -> None:
-        """With the next beat, these are the transports that this worker has."""
+        """From now on these are the transports that this worker has."""
         self._transports = list(transports)
+        self._news.set()
 
     async def leave(self) -> None:
         """Take the row away; if PostgreSQL is away, five beats without news say the same."""
@@ -75,6 +81,7 @@ class Register:
         async with self._writing, self._pool.connection() as connection:
             if self._left:
                 return
+            await database.fetch(connection, "register_transports", transports=self._transports)
             [row] = await database.fetch(
                 connection,
                 "register_beat",

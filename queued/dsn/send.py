@@ -113,12 +113,14 @@ class _Maker:
     async def next(self, connection: database.Connection) -> bool | None:
         """One transaction: true when a notification was sent, false when some were put off, None when none is due."""
         rows: Sequence[database.Row] = ()
+        gather, floor = self._settings.gather, self._floor.take()
+        if not await database.fetch(connection, "notice_due", now=None, floor=floor, gather=gather):
+            return None
         try:
             async with connection.transaction():
                 [elected] = await database.fetch(connection, "notice_elect")
                 if not elected[0]:
                     return None
-                gather, floor = self._settings.gather, self._floor.take()
                 rows = await database.fetch(
                     connection, "notice_next", now=None, floor=floor, gather=gather, batch=_BATCH
                 )
@@ -175,6 +177,8 @@ class _Maker:
         original = Original(first.messages__id, sender, first.arrived, content, size, smtputf8)
         reports = [_recipient_report(row) for row in rows]
         made = compose(first.kind, original, reports, self._manner, first.id, first.at)
+        # This worker has it, whatever the register has heard of it since the configuration changed.
+        await database.fetch(connection, "register_transports", transports=[self._settings.transport])
         [row] = await database.fetch(
             connection,
             "notice_send",

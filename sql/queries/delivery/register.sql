@@ -34,18 +34,12 @@ SELECT busy.destination, sum(busy.attempts)::bigint AS attempts, sum(busy.allowe
 
 -- name: register_beat
 -- Says that this worker is alive and which rows it claims; returns when it first said so. Rows that were not renewed for a
--- day are forgotten, so that crashes do not fill the table. Its transports are known from then on, written only where they
--- were not within the hour; those that no worker has had for 30 days are forgotten.
+-- day are forgotten, so that crashes do not fill the table, and so are transports that no worker has had for 30 days. A beat
+-- waits for no disk and no standby: one that a crash takes is followed by the next.
 WITH forgotten AS (
     DELETE FROM pillarbox.workers WHERE seen < now() - interval '1 day' AND worker <> %(worker)s
 ), unused AS (
     DELETE FROM pillarbox.transports WHERE seen < now() - interval '30 days' AND id <> ALL (%(transports)s::text[])
-), known AS (
-    INSERT INTO pillarbox.transports (id, seen)
-    SELECT t.id, now() FROM unnest(%(transports)s::text[]) AS t(id)
-     WHERE NOT EXISTS (SELECT FROM pillarbox.transports k WHERE k.id = t.id AND k.seen > now() - interval '1 hour')
-     ORDER BY t.id
-        ON CONFLICT (id) DO UPDATE SET seen = excluded.seen
 )
 INSERT INTO pillarbox.workers (worker, id, host, pid, where_condition, started, seen, beat, lease, poll)
 VALUES (%(worker)s, %(id)s, %(host)s, %(pid)s, %(where_condition)s, coalesce(%(started)s::timestamptz, now()), now(), %(beat)s, %(lease)s,
@@ -53,7 +47,15 @@ VALUES (%(worker)s, %(id)s, %(host)s, %(pid)s, %(where_condition)s, coalesce(%(s
     ON CONFLICT (worker) DO UPDATE
    SET id = excluded.id, host = excluded.host, pid = excluded.pid, where_condition = excluded.where_condition,
        started = excluded.started, seen = excluded.seen, beat = excluded.beat, lease = excluded.lease, poll = excluded.poll
-RETURNING started
+RETURNING started, set_config('synchronous_commit', 'off', true)
+
+-- name: register_transports
+-- Mail for these transports is taken from now on. They are written only where they were not within the hour.
+INSERT INTO pillarbox.transports (id, seen)
+SELECT t.id, now() FROM unnest(%(transports)s::text[]) AS t(id)
+ WHERE NOT EXISTS (SELECT FROM pillarbox.transports k WHERE k.id = t.id AND k.seen > now() - interval '1 hour')
+ ORDER BY t.id
+    ON CONFLICT (id) DO UPDATE SET seen = excluded.seen
 
 -- name: register_leave
 -- A worker that stops takes itself off the register.

@@ -9,8 +9,10 @@ ON CONFLICT (kind, subject, at) DO NOTHING
 RETURNING kind, subject, at
 
 -- name: report_known
--- To which of these addresses, by their places from 1, we have sent one of these messages, or are at it.
-SELECT pillarbox.report_known(%(messages)s::uuid[], %(localparts)s::text[], %(domains)s::text[]) AS places
+-- To which of these addresses, by their places from 1, we have sent one of these messages, or are at it. The lock that this
+-- takes is all it writes, and waits for no disk: anybody may send reports, and they are read one after another.
+SELECT pillarbox.report_known(%(messages)s::uuid[], %(localparts)s::text[], %(domains)s::text[]) AS places,
+       set_config('synchronous_commit', 'off', true)
 
 -- name: report_milestone
 -- Keeps what a report says of the recipients of these messages at an address.
@@ -38,7 +40,7 @@ RETURNING minute
 
 -- name: report_only_recipient
 -- The one recipient of a message that has no other, else NULL.
-SELECT pillarbox.report_only_recipient(%(message)s) AS address
+SELECT pillarbox.report_only_recipient(%(message)s) AS address, set_config('synchronous_commit', 'off', true)
 
 -- name: report_periods
 -- The periods of which there are reports, the latest first.

@@ -3,7 +3,8 @@
 -- name: connection_backend
 -- The backend that answers; behind a pooler it is not `announced`, the one that was announced at login. Where it is, settings
 -- that a database or a role may have and that no statement of ours is made for are as PostgreSQL ships them: under another
--- isolation the sweep may not run, the driver reads times and spans in one style only, and arrays of ours have NULL in them.
+-- isolation the sweep may not run, the driver reads times and spans in one style only, arrays of ours have NULL in them, and
+-- definitions of leaves are compared as text. Figures are not rounded, and every partition is not opened for one row.
 -- `jit` is off: plans without a sequential scan can have the cost at which PostgreSQL compiles, which takes longer than to run them.
 -- No session is ended because nothing came for a while: daemons listen on theirs.
 SELECT pg_backend_pid() AS pid,
@@ -11,7 +12,8 @@ SELECT pg_backend_pid() AS pid,
             THEN (SELECT count(set_config(name, value, false))
                     FROM (VALUES ('default_transaction_isolation', 'read committed'), ('standard_conforming_strings', 'on'),
                                  ('DateStyle', 'ISO'), ('IntervalStyle', 'postgres'), ('array_nulls', 'on'), ('jit', 'off'),
-                                 ('idle_session_timeout', '0')
+                                 ('idle_session_timeout', '0'), ('row_security', 'on'), ('enable_partition_pruning', 'on'),
+                                 ('quote_all_identifiers', 'off'), ('extra_float_digits', '1'), ('transform_null_equals', 'off')
                          ) AS ours(name, value)) END AS settings
 
 -- name: connection_patience

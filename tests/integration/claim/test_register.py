@@ -11,11 +11,13 @@ import signal
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 
 from queued.claiming.register import Register, beat
 from shared.config.queued.settings import Claim
+from shared.observe.flow import Flow
 from shared.postgres import database
 from shared.postgres.presence import Identity
 from tests.fixtures.waiting import eventually, in_background
@@ -32,10 +34,10 @@ ME = Identity("mine", "host", 7, "abc")
 
 
 @asynccontextmanager
-async def running(uri: str, *, size: int = 1, where: str = WHERE) -> AsyncIterator[Register]:
-    """A register that beats once a second as long as the block."""
+async def running(uri: str, *, size: int = 1, where: str = WHERE, poll: str = "500ms") -> AsyncIterator[Register]:
+    """A register that beats as often as it polls as long as the block, but at most once a second."""
     pool = await database.open_pool(uri, "register under test", size)
-    register = Register(pool, ME, where, Claim.model_validate({"poll": "500ms", "lease": "3m"}), ["default"])
+    register = Register(pool, ME, where, Claim.model_validate({"poll": poll, "lease": "3m"}), ["default"])
     try:
         async with in_background(register.run()):
             yield register
@@ -66,6 +68,53 @@ async def test_transports_are_registered_by_the_first_beat_and_after_a_reload(
         )
         register.know(["default", "bulk"])
         await eventually(lambda: known() == ["bulk", "default"], "the new transport is known")
+
+
+async def test_a_reload_is_registered_at_once(factory: Factory) -> None:
+    """Before, mail for a new transport was refused until the next beat."""
+    async with running(factory.uri, poll="1h") as register:
+        first = await entered(factory)
+        register.know(["default", "bulk"])
+        await eventually(
+            lambda: factory.one("SELECT count(*) FROM pillarbox.transports WHERE id = 'bulk'") == 1,
+            "the new transport is known",
+        )
+        [soon] = factory.sql("SELECT now() - %(seen)s < interval '15 s' AS is_so", seen=first.seen)
+        assert soon.is_so
+
+
+SPAN = timedelta(seconds=5)
+WHO = {"id": ME.id, "host": ME.host, "pid": ME.pid, "started": None, "beat": SPAN}
+WORKER = WHO | {"worker": str(ME), "where_condition": WHERE, "lease": SPAN, "poll": SPAN, "transports": ["default"]}
+DAEMON = (
+    WHO
+    | {"daemon": str(ME), "kind": "queued", "version": "1"}
+    | {result: Flow().sums(result) for result in ("accepted", "delivered", "deferred", "failed")}
+    | {what: [] for what in ("destinations", "attempts", "allowed", "waiting")}
+)
+REPORT = {"messages": [uuid4()], "localparts": ["r1"], "domains": ["example.com"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("register_beat", WORKER),
+        ("daemon_beat", DAEMON),
+        ("report_known", REPORT),
+        ("report_only_recipient", {"message": uuid4()}),
+    ],
+)
+async def test_what_a_crash_may_take_waits_for_no_disk(
+    connection: database.Connection, name: str, values: dict[str, Any]
+) -> None:
+    """Before, daemons without mail waited for the disk several times a second, and so did each report that is read."""
+    async with connection.transaction():
+        await database.fetch(connection, name, **values)
+        written, waits = await (
+            await connection.execute("SELECT pg_current_xact_id_if_assigned(), current_setting('synchronous_commit')")
+        ).fetchone() or (None, None)
+    assert written is not None
+    assert waits == "off"
 
 
 @pytest.mark.parametrize(("poll", "every"), [(0.1, 1), (5, 5), (3600, 15)])

@@ -74,6 +74,11 @@ async def test_settings_of_the_database_do_not_stop_a_round(factory: Factory, he
         ("jit", "on", "off"),
         # Every daemon lost its listening session, and reported an outage, as often as this time passed.
         ("idle_session_timeout", "1h", "0"),
+        ("enable_partition_pruning", "off", "on"),
+        ("extra_float_digits", "-15", "1"),
+        ("quote_all_identifiers", "on", "off"),
+        ("row_security", "off", "on"),
+        ("transform_null_equals", "on", "off"),
     ],
 )
 async def test_a_session_has_our_setting_whatever_the_server_s_default(

@@ -53,6 +53,28 @@ async def test_recipients_of_one_message_share_a_notification(
     assert (event["kind"], event["about"], event["recipients"]) == ("failed", message, 2)
 
 
+async def test_the_first_notification_by_a_new_transport_does_not_wait_for_the_register(
+    factory: Factory, connection: db.Connection, heard: Heard
+) -> None:
+    """Before, a worker that had just got it put the notification off by an hour: its own register refused it."""
+    factory.sql("INSERT INTO pillarbox.transports VALUES ('default', now())")
+    noted(factory)
+    assert await notifier(transport="bounces").send_due(connection) == 1
+    assert heard.all("notice.refused") == []
+    assert factory.one("SELECT transportid FROM pillarbox.queue") == "bounces"
+
+
+async def test_looking_for_notices_writes_nothing_where_there_are_none(
+    factory: Factory, connection: db.Connection
+) -> None:
+    """Before, each worker wrote to the disk every second to take the lock."""
+    noted(factory)
+    async with connection.transaction():
+        assert await notifier(gather="1h").send_due(connection) == 0
+        [[written]] = await (await connection.execute("SELECT pg_current_xact_id_if_assigned()")).fetchall()
+    assert written is None
+
+
 async def test_kinds_and_messages_have_separate_notifications(factory: Factory, connection: db.Connection) -> None:
     message = factory.message(ORIGINAL)
     noted(factory, message=message)
