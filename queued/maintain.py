@@ -6,8 +6,8 @@ Owns: holding mail that kills its workers, finishing mail that operators deleted
 Guarantees: of all workers the one that has the lease does it; one that died delays the others by the lease at most.
     Two at once, which a worker of the version before can cause, do no harm: each passes over locked rows.
     A round takes five seconds at most, whatever waits: each step has its share, works in batches that shrink where
-    they are slow, and leaves the rest to the next round, which then follows at once. Nothing therefore waits for the
-    sweep to come to its end. A step that fails is logged, the round's other steps go on, and the next round tries it
+    they are slow, and leaves the rest to the next round, which then follows at once. How long a commit takes does not
+    count: smaller batches need more of them. Nothing therefore waits for the sweep to come to its end. A step that fails is logged, the round's other steps go on, and the next round tries it
     again; only the loss of the connection ends a round early.
 See: sql/schema/15_maintenance.sql: the same functions pg_cron can call (sql/pg_cron.sql).
 """
@@ -45,7 +45,7 @@ _WIDE: Final = frozenset({"maintain_hold_poison", "maintain_finish"})
 #: Steps that are begun once an interval.
 _ONCE: Final = frozenset({"renotify", "unserved", "drop_days"})
 _DAYS: Final = 8  # made by one call, until it is known how long one takes
-_QUICK, _SLOW = 0.05, 0.2  # seconds for a call, below which the next batch is larger, above which it is smaller
+_QUICK, _SLOW = 0.05, 0.2  # seconds of work, below which the next batch is larger, above which it is smaller
 _OVERDUE: Final = 100  # recipients of each leaf and class that are looked at for those to wake
 _LEAVES: Final = 16  # that a look for what is overdue locks in one call, at most
 _RECENT: Final = 10  # intervals for which a look that took too long is a smaller one
@@ -118,6 +118,7 @@ class Maintainer:
         self._full = FullPass(settings.interval.total_seconds())
         self._swept_to: datetime | None = None
         self._deadline = self._limit = math.inf
+        self._worked = 0.0  # seconds that the last call took, without its commit
         self._read: set[tuple[int, str]] = (
             set()
         )  # by which backends, for which calls, every leaf is read from the catalog
@@ -350,7 +351,9 @@ class Maintainer:
         try:
             async with connection.transaction():
                 await database.fetch(connection, "maintain_patience", milliseconds=max(int((until - now) * 1000), 1))
+                began = monotonic()
                 rows = await database.fetch(connection, name, **values)
+                self._worked = monotonic() - began
         except database.CANCELLED:
             await connection.rollback()  # a COMMIT cancelled before it began has left the transaction open and failed
             raise
@@ -377,7 +380,7 @@ class Maintainer:
         return total
 
     async def _batch_by_batch(self, name: str, some: Callable[[int], Awaitable[bool]], most: int | None = None) -> None:
-        """Call until one did nothing, or the step's time is over; batches are as large as calls are quick."""
+        """Call until one did nothing, or the step's time is over; batches are as large as their work is quick."""
         most = _BATCH if most is None else most
         batch = self._batches.get(name, min(_FIRST, most))
         until = min(self._limit + _STEP, self._deadline)
@@ -391,9 +394,9 @@ class Maintainer:
                 self._batches[name] = max(batch // 4, 1)
                 raise
             ended = monotonic()
-            if ended - started < _QUICK:
+            if self._worked < _QUICK:
                 batch = min(2 * batch, most)
-            elif ended - started > _SLOW:
+            elif self._worked > _SLOW:
                 batch = max(batch // 2, 1)
             self._batches[name] = batch
             if going and (ended >= self._limit or ended + 2 * (ended - started) > until):

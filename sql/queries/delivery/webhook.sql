@@ -19,11 +19,11 @@ ON CONFLICT (name) DO UPDATE
 
 -- name: webhook_elect
 -- Takes or renews the lease of the worker that brings events to all endpoints.
-SELECT pillarbox.lease_take('webhooks', %(worker)s, %(lease)s) AS elected
+SELECT pillarbox.lease_take('webhooks', %(worker)s, %(lease)s) AS elected, set_config('synchronous_commit', 'off', true)
 
 -- name: webhook_resign
 -- Gives the lease back.
-SELECT pillarbox.lease_give('webhooks', %(worker)s)
+SELECT pillarbox.lease_give('webhooks', %(worker)s), set_config('synchronous_commit', 'off', true)
 
 -- name: webhook_enabled
 -- The endpoints that get events, and the transaction that last noted how far each has come.

@@ -6,7 +6,7 @@ SELECT moved, more, back FROM pillarbox.maintain_clock(%(batch)s)
 
 -- name: maintain_elect
 -- Whether this worker is the one that maintains, for the length of the lease; asked again, it is renewed.
-SELECT pillarbox.lease_take('maintain', %(worker)s, %(lease)s)
+SELECT pillarbox.lease_take('maintain', %(worker)s, %(lease)s), set_config('synchronous_commit', 'off', true)
 
 -- name: maintain_finish
 -- Finishes what an operator set to DELETE or BOUNCE, and says how many with which result.
@@ -46,7 +46,7 @@ SELECT woken AS found, reached
 
 -- name: maintain_resign
 -- Lets another worker maintain.
-SELECT pillarbox.lease_give('maintain', %(worker)s)
+SELECT pillarbox.lease_give('maintain', %(worker)s), set_config('synchronous_commit', 'off', true)
 
 -- name: maintain_sweep
 -- Collects bodies without recipients, at most `batch`, from the notes of `since` on; those of dead letters stay for `keep`.

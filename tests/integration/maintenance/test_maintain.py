@@ -12,6 +12,7 @@ import pytest
 
 from queued import maintain
 from queued.maintain import Maintainer
+from shared.config.queued.settings import Maintenance
 from shared.postgres import database as db
 from tests.fixtures.database.listening import LISTEN
 from tests.fixtures.database.maintaining import one_round
@@ -202,6 +203,27 @@ def test_days_are_utc_in_any_session_time_zone(factory: Factory, zone: str) -> N
     assert [(row.name, row.bound) for row in bounds] == [
         (f"attempts_203103{7 + n:02}", f"FOR VALUES FROM ({midnights[n]}) TO ({midnights[n + 1]})") for n in range(5)
     ]
+
+
+async def test_batches_do_not_shrink_because_commits_take_long(factory: Factory, connection: db.Connection) -> None:
+    """Where a disk or a standby needs a quarter of a second, they came down to one row, and the queue grew."""
+    factory.sql(
+        """CREATE FUNCTION slow_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+               IF current_setting('test.waited', true) = txid_current()::text THEN RETURN NULL; END IF;
+               PERFORM pg_sleep(0.25), set_config('test.waited', txid_current()::text, true);
+               RETURN NULL;
+           END $$"""
+    )
+    factory.sql(
+        """CREATE CONSTRAINT TRIGGER slow_commit AFTER INSERT ON pillarbox.archive DEFERRABLE INITIALLY DEFERRED
+               FOR EACH ROW EXECUTE FUNCTION slow_commit()"""
+    )
+    factory.rows(1000, status="DELETE")
+    maintainer, rounds = Maintainer("worker", Maintenance()), 0
+    while factory.queue():
+        await maintainer.round_if_elected(connection)
+        rounds += 1
+        assert rounds < 20
 
 
 async def test_one_worker_maintains_at_a_time_until_its_lease_expires(
