@@ -7,8 +7,9 @@ Guarantees: of all workers the one that has the lease does it; one that died del
     Two at once, which a worker of the version before can cause, do no harm: each passes over locked rows.
     A round takes five seconds at most, whatever waits: each step has its share, works in batches that shrink where
     they are slow, and leaves the rest to the next round, which then follows at once. How long a commit takes does not
-    count: smaller batches need more of them. Nothing therefore waits for the sweep to come to its end. A step that fails is logged, the round's other steps go on, and the next round tries it
-    again; only the loss of the connection ends a round early.
+    count: smaller batches need more of them. Nothing therefore waits for the sweep to come to its end. A step that
+    fails is logged, the round's other steps go on, and the next round tries it again; only the loss of the connection
+    ends a round early.
 See: sql/schema/15_maintenance.sql: the same functions pg_cron can call (sql/pg_cron.sql).
 """
 

@@ -74,6 +74,7 @@ R503_TLS_ACTIVE: Final = "503 5.5.1 TLS is already active"  # RFC 3207 section 4
 R503_NEED_EHLO: Final = "503 5.5.1 Say EHLO first"  # RFC 4954 section 4
 R503_AUTHENTICATED: Final = "503 5.5.1 Already authenticated"  # RFC 4954 section 4
 R504_MECHANISM: Final = "504 5.5.4 Unrecognized authentication type"  # RFC 4954 section 4
+R521_NO_CHUNKS: Final = "521 5.5.1 CHUNKING is not offered; closing the connection"  # RFC 3030 section 2, RFC 7504
 R521_CHUNK_SIZE: Final = "521 5.5.4 Syntax: BDAT size [LAST]; closing the connection"  # RFC 3030 section 2, RFC 7504
 R530_NEED_TLS: Final = "530 5.7.0 Must issue a STARTTLS command first"  # RFC 3207 section 4
 R535_BAD_CREDENTIALS: Final = "535 5.7.8 Authentication credentials invalid"  # RFC 4954 section 6

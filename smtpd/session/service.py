@@ -77,12 +77,12 @@ class Service:
 
     @cached_property
     def fixed_lines(self) -> tuple[str, ...]:
-        """The extensions that every client is offered."""
+        """The extensions that every client is offered, without those that the configuration discards."""
         phases = self.server.phases
         limits = [f"RCPTMAX={phases.rcptto.maxrecipients}"]
         if self.server.limits.messages is not None:
             limits.append(f"MAILMAX={self.server.limits.messages}")
-        return (
+        lines = (
             "PIPELINING",  # RFC 2920
             f"SIZE {phases.data.maxsize}",  # RFC 1870
             "8BITMIME",  # RFC 6152
@@ -93,6 +93,11 @@ class Service:
             "MT-PRIORITY",  # RFC 6710
             "LIMITS " + " ".join(limits),  # RFC 9422
         )
+        return tuple(line for line in lines if self.offers(line.partition(" ")[0]))
+
+    def offers(self, keyword: str) -> bool:
+        """Whether the configuration leaves this extension in the reply to EHLO."""
+        return keyword not in self.server.discardkeywords
 
     def offered(self, client: Client, *, relay: bool) -> Offered:
         """The parameters that MAIL and RCPT of this client may have; `relay`: whether it may relay."""
@@ -134,12 +139,12 @@ class Service:
 
     def _offer(self, *, tls: bool, relay: bool) -> Offered:
         return Offered(
-            size=self.server.phases.data.maxsize,
-            eightbitmime=True,
-            smtputf8=True,
-            dsn=True,
+            size=self.server.phases.data.maxsize if self.offers("SIZE") else None,
+            eightbitmime=self.offers("8BITMIME"),
+            smtputf8=self.offers("SMTPUTF8"),
+            dsn=self.offers("DSN"),
             hold=self.server.phases.mailfrom.maxhold,
-            priority=True,
+            priority=self.offers("MT-PRIORITY"),
             requiretls=tls,
             tls=tls,
             auth=True,

@@ -83,6 +83,12 @@ class Phases(Section):
     data: DataPhase = section(DataPhase, "Limits on the content of a message.")
 
 
+#: Keywords of EHLO (RFC 5321 section 4.1.1.1) that every client is offered, whatever else the configuration says.
+type Keyword = Literal[
+    "8BITMIME", "CHUNKING", "DSN", "ENHANCEDSTATUSCODES", "LIMITS", "MT-PRIORITY", "PIPELINING", "SIZE", "SMTPUTF8"
+]
+
+
 class Server(Section):
     """Listeners that share one name, one certificate and one set of limits."""
 
@@ -105,6 +111,12 @@ class Server(Section):
     )
     limits: Limits = section(Limits, "Limits on what a client sends, and on its errors.")
     timeout: ServerTimeout = section(ServerTimeout, "How long to wait for a client.")
+    discardkeywords: list[Keyword] = setting(
+        [],
+        "Keywords that the reply to EHLO leaves out (Postfix smtpd_discard_ehlo_keywords): for clients that cannot do "
+        "what they ask for. Their parameters, and BDAT without CHUNKING, are refused; limits stay.",
+        unit="list of 8BITMIME, CHUNKING, DSN, ENHANCEDSTATUSCODES, LIMITS, MT-PRIORITY, PIPELINING, SIZE, SMTPUTF8",
+    )
     phases: Phases = section(Phases, "Limits by phase of the SMTP conversation.")
 
     @model_validator(mode="after")

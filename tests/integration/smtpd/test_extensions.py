@@ -42,6 +42,40 @@ async def test_ehlo_offers_our_extensions(factory: Factory) -> None:
         assert re.fullmatch(r"250 FUTURERELEASE 604800 [0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z", client.offered[-1])
 
 
+@pytest.mark.parametrize(
+    ("keyword", "parameter"),
+    [
+        ("8BITMIME", b"MAIL FROM:<a@sender.example> BODY=8BITMIME"),
+        ("DSN", b"MAIL FROM:<a@sender.example> RET=HDRS"),
+        ("MT-PRIORITY", b"MAIL FROM:<a@sender.example> MT-PRIORITY=1"),
+        ("SIZE", b"MAIL FROM:<a@sender.example> SIZE=1"),
+        ("SMTPUTF8", b"MAIL FROM:<a@sender.example> SMTPUTF8"),
+        ("ENHANCEDSTATUSCODES", None),
+        ("LIMITS", None),
+        ("PIPELINING", None),
+    ],
+)
+async def test_discarded_keywords_are_not_offered_and_their_parameters_refused(
+    factory: Factory, keyword: str, parameter: bytes | None
+) -> None:
+    async with serving(factory.uri, server={"discardkeywords": [keyword]}) as port, Dialogue(port) as client:
+        offered = [line[4:] for line in client.offered[1:-1]]
+        assert offered == [line for line in OFFERED if line.partition(" ")[0] != keyword]
+        if parameter is not None:
+            assert (await client.ask(parameter)).startswith("555 5.5.4")
+        assert (await client.submit()).startswith("250")
+
+
+async def test_without_chunking_no_octet_behind_bdat_is_a_command(factory: Factory) -> None:
+    async with serving(factory.uri, server={"discardkeywords": ["CHUNKING"]}) as port, Dialogue(port) as client:
+        assert "CHUNKING" not in [line[4:] for line in client.offered]
+        await client.envelope()
+        await client.send(b"BDAT 40 LAST\r\nDATA\r\nSubject: smuggled\r\n\r\nx\r\n.\r\n")
+        assert await client.reply() == ["521 5.5.1 CHUNKING is not offered; closing the connection"]
+        assert await client.ended() == b""
+    assert factory.queue() == []
+
+
 async def test_helo_offers_no_extension_and_refuses_parameters(factory: Factory) -> None:
     async with serving(factory.uri) as port, Dialogue(port, ehlo=b"HELO client.example") as client:
         assert client.offered == [f"250 {HOSTNAME}"]
