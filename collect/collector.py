@@ -23,6 +23,7 @@ from shared.errors import DatabaseUnavailable, NotDurable
 from shared.failure_points import reach
 from shared.observe import events
 from shared.postgres import database
+from shared.timed_wait import wait_for_event
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -102,12 +103,8 @@ class Collector:
             if not wait:
                 self._at_once = True
                 continue
-            timed_out = True
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    await self.due.wait()
-                timed_out = False
-            self._at_once |= hint_collects or timed_out
+            hinted = await wait_for_event(self.due, wait)
+            self._at_once |= hint_collects or not hinted
 
     async def _due_in(self, connection: database.Connection) -> float | None:
         """Seconds until the next batch is due; None where a hint or the next poll says."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +20,7 @@ from queued.admission.gates import Admitted
 from shared.failure_points import reach
 from shared.observe import events
 from shared.postgres import database
+from shared.timed_wait import wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,7 +132,7 @@ class Dispatcher:
                 continue  # somebody held or released one of the rows at that moment
             except (*database.OUTAGE, *database.REFUSAL) as error:
                 events.emit("claim.failed", error=error, seconds=pause, away=database.is_away(error))
-                await _rest(self.due, pause)
+                await wait_for_event(self.due, pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
             await self._start(claimed)
@@ -140,7 +140,7 @@ class Dispatcher:
                 while self._later and not self._stopping.is_set() and not self.due.is_set():
                     await self._begin(self._some())
                 if wait := commit_delay.before_claim(self._in_flight.moving):
-                    await _rest(self._stopping, wait)
+                    await wait_for_event(self._stopping, wait)
                 await self._wait_for_mail()
         await self._attempts.dismiss(self._later)
 
@@ -163,7 +163,7 @@ class Dispatcher:
             free = min(self._batch, ceiling - self._in_flight.counted)
             if free > 0:
                 return free
-        await _rest(self._in_flight.room, self._ceiling_until - now if below else _STARVED)
+        await wait_for_event(self._in_flight.room, self._ceiling_until - now if below else _STARVED)
         return 0
 
     async def _claim(self, limit: int) -> list[Claimed]:
@@ -180,7 +180,7 @@ class Dispatcher:
 
     async def _wait_for_mail(self) -> None:
         """Until a wake-up, the next due time or the poll interval."""
-        await _rest(self.due, _SOON)
+        await wait_for_event(self.due, _SOON)
         if self.due.is_set():
             return
         try:
@@ -188,7 +188,7 @@ class Dispatcher:
                 wait = await self._claimer.until_due(connection)
         except (*database.OUTAGE, *database.REFUSAL):
             wait = _LONGEST_PAUSE
-        await _rest(self.due, min(wait, self._settings.poll.total_seconds()))
+        await wait_for_event(self.due, min(wait, self._settings.poll.total_seconds()))
 
     async def _start(self, claimed: list[Claimed]) -> None:
         """Start an attempt for each message there is a place for; the others are parked."""
@@ -245,16 +245,9 @@ class Dispatcher:
             except (*database.OUTAGE, *database.REFUSAL) as error:
                 self._bodies.let_go(size)
                 events.emit("claim.failed", error=error, seconds=_FIRST_PAUSE, away=database.is_away(error))
-                await _rest(self._stopping, _FIRST_PAUSE)  # no news of other mail brings these bodies
+                await wait_for_event(self._stopping, _FIRST_PAUSE)  # no news of other mail brings these bodies
                 continue
             del admitted[: len(portion)]
             for each in portion:
                 self._attempts.begin(each, bodies.get(each.delivery[0].message_id))
         await self._attempts.dismiss(admitted)
-
-
-async def _rest(until: asyncio.Event, seconds: float | None) -> None:
-    """Until the event or for so long, None for ever."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await until.wait()

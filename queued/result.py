@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from time import monotonic
@@ -37,6 +37,7 @@ from shared.postgres import database
 from shared.postgres.array_text import numbers, texts
 from shared.postgres.queries import filled_query
 from shared.postgres.timeline import Timeline
+from shared.timed_wait import wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -172,9 +173,7 @@ class Recorder:
         """Return when there is something to try, and what comes within moments has joined it."""
         while (seconds := self._backlog.seconds()) > 0:
             self._arrived.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(None if seconds == math.inf else seconds):
-                    await self._arrived.wait()
+            await wait_for_event(self._arrived, None if seconds == math.inf else seconds)
         if ready := self._backlog.ready:
             under_way = 0 if self._in_flight is None else self._in_flight.moving - self._backlog.waiting
             if wait := commit_delay.before_results(under_way, ready):
@@ -248,9 +247,7 @@ class Recorder:
     async def _rest(self, seconds: float) -> None:
         """For so long, or until a hurry is signalled."""
         self._hurried.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._hurried.wait()
+        await wait_for_event(self._hurried, seconds)
 
     async def _record(self, group: list[Result]) -> None:
         started = monotonic()

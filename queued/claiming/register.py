@@ -2,7 +2,7 @@
 
 Owns: writing the row at the start, renewing it, and removing it when the worker stops claiming; with each renewal,
     writing which transports this worker has, and deleting from the table `unserved` the mail that its condition
-    selects. After a reload that changed the transports it is renewed at once.
+    selects. After a reload it is renewed at once.
 Guarantees: a worker that cannot reach the register goes on delivering: the register is for people and for
     `pillarbox doctor`, not for claims. A row that has not been renewed for five beats counts as gone.
 See: sql/schema/13_register.sql; shared/postgres/presence.py, the register of all daemons; docs/reference/doctor.md.
@@ -11,12 +11,12 @@ See: sql/schema/13_register.sql; shared/postgres/presence.py, the register of al
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from shared.observe import events
 from shared.postgres import database
+from shared.timed_wait import wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,9 +59,7 @@ class Register:
                 await self._renew_unless_left(every)
             except (*database.OUTAGE, *database.REFUSAL) as error:
                 events.emit("register.failed", error=error, away=database.is_away(error))
-            with suppress(TimeoutError):
-                async with asyncio.timeout(every.total_seconds()):
-                    await self._news.wait()
+            await wait_for_event(self._news, every.total_seconds())
 
     def know(self, transports: Iterable[str]) -> None:
         """From now on these are the transports that this worker has."""

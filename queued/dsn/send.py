@@ -114,7 +114,8 @@ class _Maker:
         """One transaction: true when a notification was sent, false when some were put off, None when none is due."""
         rows: Sequence[database.Row] = ()
         gather, floor = self._settings.gather, self._floor.take()
-        if not await database.fetch(connection, "notice_due", now=None, floor=floor, gather=gather):
+        found = await database.fetch(connection, "notice_due", now=None, floor=floor, gather=gather)
+        if not found:
             return None
         try:
             async with connection.transaction():
@@ -122,7 +123,7 @@ class _Maker:
                 if not elected[0]:
                     return None
                 rows = await database.fetch(
-                    connection, "notice_next", now=None, floor=floor, gather=gather, batch=_BATCH
+                    connection, "notice_next", now=None, floor=found[0].due, gather=gather, batch=_BATCH
                 )
                 if not rows:
                     return None

@@ -15,7 +15,6 @@ import asyncio
 import hashlib
 import json
 import math
-from contextlib import suppress
 from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -24,6 +23,7 @@ from queued.pacing.gauge import LATEST
 from queued.waiting.deferral import Deferral
 from shared.observe import events
 from shared.postgres import database
+from shared.timed_wait import wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -226,9 +226,8 @@ class Shares:
                 events.emit("pace.unshared", error=database.reason(error), away=database.is_away(error))
                 await asyncio.sleep(_CALM)
             await asyncio.sleep(_HASTE)  # requests that come meanwhile go into one round
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_HASTE if any(g.hungry for g in self._active.values()) else _CALM):
-                    await self._hurried.wait()
+            hungry = any(each.hungry for each in self._active.values())
+            await wait_for_event(self._hurried, _HASTE if hungry else _CALM)
 
     async def round(self, pool: database.Pool) -> None:
         """Ask for the portions that are wanted, return the others, extend leases."""

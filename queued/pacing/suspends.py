@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -20,6 +19,7 @@ from queued.pacing.match import Selection
 from queued.waiting.deferral import Deferral
 from shared.observe import events
 from shared.postgres import database
+from shared.timed_wait import wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -113,9 +113,7 @@ class Suspends:
                     await self.follow(connection, where)
             except (*database.OUTAGE, *database.REFUSAL) as error:
                 events.emit("suspend.failed", error=database.reason(error), away=database.is_away(error))
-            with suppress(TimeoutError):
-                async with asyncio.timeout(poll):
-                    await self._changed.wait()
+            await wait_for_event(self._changed, poll)
 
     async def follow(self, connection: database.Connection, where: str) -> None:
         """Write what rules suspended, read what is in force, and make due what waited for what no longer is."""

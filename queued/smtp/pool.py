@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from queued.smtp.client import SmtpConnection
 from queued.tls.context import Contexts
 from queued.tls.demanded import CLEAR
+from shared.timed_wait import wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -363,9 +364,7 @@ class _Resting:
 
     async def __call__(self, seconds: float) -> bool:
         returned = self._host.returned
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await returned.wait()
+        await wait_for_event(returned, seconds)
         self.over = returned.is_set() and (self._host.closing or self._host.holds(self._key))
         return self.over
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -32,6 +31,7 @@ from shared.spool import commit
 from shared.spool.health import Health
 from shared.spool.space import Space
 from shared.spool.vanished import Vanished
+from shared.timed_wait import wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -222,9 +222,7 @@ class Spool:
         self._probing = True
         self._takeable.clear()
         try:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._health.pause):
-                    await self._takeable.wait()
+            if await wait_for_event(self._takeable, self._health.pause):
                 return connection
             return await self._try(connection)
         finally:

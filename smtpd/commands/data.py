@@ -56,7 +56,7 @@ async def bdat(session: Session, argument: str) -> str | None:
     if chunk is None:
         # How many octets follow cannot be known, so that nothing that follows can be taken for a command.
         raise Refused(replies.R521_CHUNK_SIZE)
-    if not session.service.offers("CHUNKING"):
+    if not session.service.announces("CHUNKING"):
         raise Refused(replies.R521_NO_CHUNKS)
     size, last = int(chunk[1]), chunk[2] is not None
     transaction = session.transaction

@@ -93,9 +93,9 @@ class Service:
             "MT-PRIORITY",  # RFC 6710
             "LIMITS " + " ".join(limits),  # RFC 9422
         )
-        return tuple(line for line in lines if self.offers(line.partition(" ")[0]))
+        return tuple(line for line in lines if self.announces(line.partition(" ")[0]))
 
-    def offers(self, keyword: str) -> bool:
+    def announces(self, keyword: str) -> bool:
         """Whether the configuration leaves this extension in the reply to EHLO."""
         return keyword not in self.server.discardkeywords
 
@@ -139,12 +139,12 @@ class Service:
 
     def _offer(self, *, tls: bool, relay: bool) -> Offered:
         return Offered(
-            size=self.server.phases.data.maxsize if self.offers("SIZE") else None,
-            eightbitmime=self.offers("8BITMIME"),
-            smtputf8=self.offers("SMTPUTF8"),
-            dsn=self.offers("DSN"),
+            size=self.server.phases.data.maxsize if self.announces("SIZE") else None,
+            eightbitmime=self.announces("8BITMIME"),
+            smtputf8=self.announces("SMTPUTF8"),
+            dsn=self.announces("DSN"),
             hold=self.server.phases.mailfrom.maxhold,
-            priority=self.offers("MT-PRIORITY"),
+            priority=self.announces("MT-PRIORITY"),
             requiretls=tls,
             tls=tls,
             auth=True,

@@ -15,8 +15,8 @@ WITH dropped AS (
 SELECT count(*) AS notices FROM dropped
 
 -- name: notice_due
--- Whether a notice has waited for longer than `gather`; `floor` as in notice_next. Asked before the lock, which is a write: a
--- worker without notices writes nothing.
+-- The longest due of the notices that have waited for longer than `gather`; `floor` as in notice_next. Asked before the lock, which
+-- is a write: a worker without notices writes nothing.
 SELECT due FROM pillarbox.notices
  WHERE due >= coalesce(%(floor)s::timestamptz, '-infinity')
    AND due <= coalesce(%(now)s::timestamptz, now()) - %(gather)s::interval ORDER BY due, id LIMIT 1
