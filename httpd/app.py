@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import Request  # noqa: TC002 - FastAPI reads the annotation
 from starlette.responses import HTMLResponse
+from starlette.routing import Match
 
 from httpd import problems, routes
 from httpd.console import application
@@ -28,7 +31,6 @@ from shared.postgres import database
 
 if TYPE_CHECKING:
     from fastapi.routing import APIRoute
-    from starlette.requests import Request
     from starlette.responses import Response
 
     from httpd.service import Service
@@ -42,12 +44,14 @@ def described() -> FastAPI:
     api = FastAPI(
         title="Pillarbox", version=VERSION, description=_ABOUT, openapi_url="/v1/openapi.json", docs_url=None,
         redoc_url=None, responses=problems.RESPONSES, separate_input_output_schemas=False, redirect_slashes=False,
-        generate_unique_id_function=_operation,
+        generate_unique_id_function=_operation, dependencies=[Depends(_without_nul)],
     )  # fmt: skip
+    api.state.routes = []
     for name in sorted(each.name for each in pkgutil.iter_modules(routes.__path__)):
         module = importlib.import_module(f"httpd.routes.{name}")
         if hasattr(module, "router"):
             api.include_router(module.router)
+            api.state.routes += module.router.routes
     complete_description(api)
     return api
 
@@ -57,6 +61,15 @@ def _operation(route: APIRoute) -> str:
     return f"{route.path.removeprefix('/v1').split('/')[1]}_{route.name}"
 
 
+async def _without_nul(request: Request) -> None:
+    """Refuse NUL in a path or query, which PostgreSQL's text has not; in a body each value says what is allowed."""
+    for place, values in (("path", request.path_params), ("query", request.query_params)):
+        for name, value in values.items():
+            if "\0" in value:
+                why = f"{place}.{name}: has a NUL; allowed: other characters"
+                raise problems.Problem(HTTPStatus.UNPROCESSABLE_ENTITY, why)
+
+
 def made(service: Service) -> Gate:
     """The application as it is served."""
     api = described()
@@ -64,6 +77,7 @@ def made(service: Service) -> Gate:
     for kind in (HTTPException, PillarboxError, *database.REFUSAL, *database.OUTAGE, Exception):
         api.add_exception_handler(kind, problems.answer_error)
     api.add_exception_handler(RequestValidationError, _invalid)
+    api.add_exception_handler(HTTPStatus.METHOD_NOT_ALLOWED.value, _another_method)
 
     @api.get("/v1/docs", include_in_schema=False)
     async def documentation() -> HTMLResponse:
@@ -94,6 +108,14 @@ def complete_description(api: FastAPI) -> None:
         return api.openapi_schema
 
     api.openapi = complete  # type: ignore[method-assign]
+
+
+async def _another_method(request: Request, error: Exception) -> Response:
+    """A method that a path does not have: Allow names those of all its routes (RFC 9110 section 15.5.6)."""
+    here = [each for each in request.app.state.routes if each.matches(request.scope)[0] is not Match.NONE]
+    methods = sorted({method for route in here for method in route.methods})
+    assert isinstance(error, HTTPException)  # noqa: S101 - for the type
+    return problems.answer(request, HTTPException(error.status_code, error.detail, {"Allow": ", ".join(methods)}))
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

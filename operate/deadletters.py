@@ -19,6 +19,8 @@ from operate.queue.act import endless
 from operate.queue.history import with_msgid
 from operate.shapes.mail import Attempt, DeadLetter, DeadLetterWithTries
 from shared import masking
+from shared.mail import address
+from shared.mail.domain import spellings
 from shared.postgres import database, timeline
 
 if TYPE_CHECKING:
@@ -33,14 +35,25 @@ LONGEST: Final = timedelta(days=36_000)
 
 
 class Wanted(NamedTuple):
-    """Dead letters that match every value that is not None: finished since, with these results, of this domain."""
+    """Dead letters that match every value that is not None: finished since, with these results, of these domains."""
 
     since: datetime | None = None
     results: list[str] | None = None
-    domain: str | None = None
+    domains: list[str] | None = None
 
 
 _ALL: Final = Wanted()
+
+
+def domains(asked: str | None) -> list[str] | None:
+    """A recipient's domain in every spelling that history may have; None: any domain."""
+    if asked is None:
+        return None
+    try:
+        return list(spellings(address.parse(f"any@{asked}").domain))
+    except address.AddressRefused as error:
+        why = f"domain: {masking.show(asked)}: {error}; allowed: a domain, or an address literal such as [192.0.2.1]"
+        raise Refused(why, f"--{why}") from None
 
 
 async def listed(

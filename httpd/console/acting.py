@@ -22,7 +22,7 @@ from httpd.routes.acting import address, span
 from operate.condition.words import words_of
 from operate.errors import Refused
 from operate.queue import act, verbs
-from operate.queue.act import By, Change, checked_reason
+from operate.queue.act import By, Change
 from shared.config.condition.tree import ConditionError
 from shared.config.units import format_size
 from shared.masking import show
@@ -104,7 +104,7 @@ class Acting:
         form = await form_of(request, session)
         asked = _asked(form)
         try:
-            by = By(reason=checked_reason(form.one("reason").strip()) or None)
+            by = By(reason=form.one("reason").strip() or None)
             change = _change(form, self._site.service.files.folder)
 
             async def work(watch: Watch) -> Done:
@@ -177,7 +177,7 @@ def _change(form: Form, folder: Path) -> Change:
             return verbs.move(folder, form.one("transport").strip() or None, form.one("partition").strip() or None)
         case "hold":
             quarantine = form.one("quarantine").strip()[: verbs.LONGEST_WORD] or None
-            return verbs.hold(quarantine, checked_reason(form.one("reason").strip()) or None)
+            return verbs.hold(quarantine, form.one("reason").strip() or None)
         case "copy":
             to = form.one("to").strip()
             return verbs.copy(address(to, "to") if to else None)

@@ -19,7 +19,7 @@ from httpd.console.pages import seen
 from httpd.console.visitor import may
 from httpd.problems import Problem
 from operate.errors import Refused
-from operate.queue.act import By, checked_reason
+from operate.queue.act import By
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -62,7 +62,7 @@ class Lists:
             form = await form_of(request, session)
             act, _, key = form.one("act").partition(" ")
             try:
-                by = By(reason=checked_reason(form.one("reason").strip()) or None)
+                by = By(reason=form.one("reason").strip() or None)
                 async with self._site.visitors.acting(session) as connection:
                     place = Place(connection, self._site.service.files, str(request.base_url).rstrip("/"))
                     if act == "add" and what.fields:

@@ -30,7 +30,7 @@ from operate.quarantine import content, decide, held
 from operate.quarantine.access import admit, narrowed
 from operate.quarantine.rescan import Checks, check_of, one
 from operate.queue import act
-from operate.queue.act import By, Change, checked_reason
+from operate.queue.act import By, Change
 from shared.config.condition.tree import ConditionError
 from shared.config.units import format_duration, format_size
 from shared.postgres import database
@@ -201,7 +201,7 @@ class Quarantine:
         session = await self._site.signed_in(request, "review")
         form = await form_of(request, session)
         id_ = str(number(str(request.path_params["id"])))
-        by = By(reason=checked_reason(form.one("reason").strip()) or None)
+        by = By(reason=form.one("reason").strip() or None)
         files = self._site.service.files
         settings = await files.smtpd()
         checks = Checks(check_of(settings, files.rules))
@@ -226,7 +226,7 @@ class Quarantine:
         form = await form_of(request, session)
         asked = _asked(form)
         try:
-            by = By(reason=checked_reason(form.one("reason").strip()) or None)
+            by = By(reason=form.one("reason").strip() or None)
 
             async def work(watch: Watch) -> Done:
                 async with self._site.visitors.acting(session) as connection:

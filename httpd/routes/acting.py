@@ -22,7 +22,7 @@ from httpd.problems import Problem
 from operate.condition.words import after, words_of
 from operate.errors import Refused
 from operate.queue import act as operation
-from operate.queue.act import By, Change, Done, Enough, checked_reason
+from operate.queue.act import By, Change, Done, Enough
 from operate.shapes.asked import Acted
 from operate.shapes.mail import Preview
 from shared.config.units import format_duration, parse_typed_duration
@@ -64,7 +64,7 @@ class Explained(Trying):
 
     def by(self) -> By:
         """Why; who is the connection's principal."""
-        return because(self.reason)
+        return By(reason=self.reason)
 
 
 class Reasoned(Explained):
@@ -107,11 +107,6 @@ async def acted(
     if asked.dry_run:
         return await plan.preview(connection)
     return done_shape(await operation.act(connection, by, plan, enough=enough(request)))
-
-
-def because(reason: str | None) -> By:
-    """Why; who is the connection's principal."""
-    return By(reason=None if reason is None else checked_reason(reason))
 
 
 def enough(request: Request) -> Enough:

@@ -99,7 +99,7 @@ def _wanted(results: list[str], domain: str | None, since: str | None) -> Wanted
         if each not in DEAD:
             raise Refused(f"result: {masking.show(each)}; allowed: {', '.join(DEAD)}")
     begins = None if since is None else datetime.now(UTC) - min(span(since, "since"), deadletters.LONGEST)
-    return Wanted(begins, results or None, domain)
+    return Wanted(begins, results or None, deadletters.domains(domain))
 
 
 def _place(after: str) -> tuple[datetime, int]:

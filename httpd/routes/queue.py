@@ -13,7 +13,7 @@ from httpd.access.needs import needs
 from httpd.routes.acting import MOST, Acting, After, Condition, Limit, acted, address, looking, span
 from operate.condition.words import words_of
 from operate.queue import history, look, verbs
-from operate.queue.act import Change, checked_reason
+from operate.queue.act import Change
 from operate.queue.query import asked
 from operate.shapes.asked import Acted, Counted, Page
 from operate.shapes.mail import Destination, Event, Group, Preview, Recipient, RecipientWithTries
@@ -124,8 +124,7 @@ async def trace(
 @router.post("/hold")
 async def hold(request: Request, caller: Operator, body: Holding) -> Preview | Acted:
     """Put recipients on hold."""
-    reason = None if body.reason is None else checked_reason(body.reason)
-    return await _act(request, caller, body, verbs.hold(body.quarantine, reason))
+    return await _act(request, caller, body, verbs.hold(body.quarantine, body.reason))
 
 
 @router.post("/release")

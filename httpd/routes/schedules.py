@@ -10,8 +10,9 @@ from pydantic import Field
 
 from httpd.access.caller import Caller
 from httpd.access.needs import needs
-from httpd.routes.acting import DryRun, Explained, Reason, because, looking
+from httpd.routes.acting import DryRun, Explained, Reason, looking
 from operate.errors import Refused
+from operate.queue.act import By
 from operate.settings import schedule, schedule_mail
 from operate.settings.schedule import When
 from operate.shapes.settings import (
@@ -74,7 +75,7 @@ async def enable(
     reason: Reason = None,
 ) -> ScheduleChanged | SettingsPreview:
     """Send it again, from its next occurrence on."""
-    by = because(reason)
+    by = By(reason=reason)
     async with looking(request, caller) as connection:
         return await schedule.enable(connection, by, id, dry_run=dry_run)
 
@@ -88,7 +89,7 @@ async def disable(
     reason: Reason = None,
 ) -> ScheduleChanged | SettingsPreview:
     """Stop sending it until it is enabled."""
-    by = because(reason)
+    by = By(reason=reason)
     async with looking(request, caller) as connection:
         return await schedule.disable(connection, by, id, dry_run=dry_run)
 
@@ -102,6 +103,6 @@ async def remove(
     reason: Reason = None,
 ) -> ScheduleChanged | SettingsPreview:
     """Forget a schedule; mail it has queued is still sent."""
-    by = because(reason)
+    by = By(reason=reason)
     async with looking(request, caller) as connection:
         return await schedule.remove(connection, by, id, dry_run=dry_run)

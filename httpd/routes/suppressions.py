@@ -10,7 +10,7 @@ from pydantic import Field
 
 from httpd.access.caller import Caller
 from httpd.access.needs import needs
-from httpd.routes.acting import DryRun, Limit, Reason, Trying, because, looking, span
+from httpd.routes.acting import DryRun, Limit, Reason, Trying, looking, span
 from operate.queue.act import By
 from operate.settings import suppress
 from operate.shapes.asked import Page
@@ -64,6 +64,6 @@ async def remove(
     reason: Reason = None,
 ) -> Target | SettingsPreview:
     """Let an address or a domain get mail again."""
-    by = because(reason)
+    by = By(reason=reason)
     async with looking(request, caller) as connection:
         return await suppress.remove(connection, by, target, dry_run=dry_run)

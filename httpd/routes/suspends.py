@@ -10,7 +10,7 @@ from pydantic import Field
 
 from httpd.access.caller import Caller
 from httpd.access.needs import needs
-from httpd.routes.acting import DryRun, Number, Reason, Trying, because, looking, span
+from httpd.routes.acting import DryRun, Number, Reason, Trying, looking, span
 from operate.queue.act import By
 from operate.settings import suspend
 from operate.shapes.settings import Removed, SettingsPreview, Suspend, Suspended
@@ -63,7 +63,7 @@ async def remove_all(
     reason: Reason = None,
 ) -> Removed | SettingsPreview:
     """Let all suspended mail go again, at once."""
-    by = because(reason)
+    by = By(reason=reason)
     async with looking(request, caller) as connection:
         return await suspend.remove(connection, by, None, dry_run=dry_run)
 
@@ -77,6 +77,6 @@ async def remove(
     reason: Reason = None,
 ) -> Removed | SettingsPreview:
     """Let mail go again, at once."""
-    by = because(reason)
+    by = By(reason=reason)
     async with looking(request, caller) as connection:
         return await suspend.remove(connection, by, [id], dry_run=dry_run)

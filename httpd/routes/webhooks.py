@@ -14,9 +14,9 @@ from pydantic import Field
 
 from httpd.access.caller import Caller
 from httpd.access.needs import needs
-from httpd.routes.acting import Body, DryRun, Explained, Reason, Trying, because, looking
+from httpd.routes.acting import Body, DryRun, Explained, Reason, Trying, looking
 from operate.errors import Refused
-from operate.queue.act import By, checked_reason
+from operate.queue.act import By
 from operate.shapes.settings import SettingsPreview, Webhook, WebhookName, WebhookReplayed, WebhookSecret, WebhookTested
 from operate.webhooks import endpoints, probe
 from operate.webhooks.endpoints import Wanted
@@ -105,7 +105,7 @@ async def enable(request: Request, name: Name, caller: Operator, body: Enabling)
 async def disable(request: Request, name: Name, caller: Operator, body: Disabling) -> WebhookName | SettingsPreview:
     """Let an endpoint have no events until it is enabled; its position stays."""
     async with looking(request, caller) as connection:
-        return await endpoints.disable(connection, By(reason=checked_reason(body.reason)), name, dry_run=body.dry_run)
+        return await endpoints.disable(connection, By(reason=body.reason), name, dry_run=body.dry_run)
 
 
 @router.post("/{name}/rotate")
@@ -118,7 +118,7 @@ async def rotate(
 ) -> WebhookSecret | SettingsPreview:
     """Make a new secret, which signs beside the last one until the next rotation. It is not shown again."""
     async with looking(request, caller) as connection:
-        return await endpoints.rotate(connection, because(reason), name, dry_run=dry_run)
+        return await endpoints.rotate(connection, By(reason=reason), name, dry_run=dry_run)
 
 
 @router.delete("/{name}")
@@ -131,7 +131,7 @@ async def remove(
 ) -> WebhookName | SettingsPreview:
     """Forget an endpoint."""
     async with looking(request, caller) as connection:
-        return await endpoints.remove(connection, because(reason), name, dry_run=dry_run)
+        return await endpoints.remove(connection, By(reason=reason), name, dry_run=dry_run)
 
 
 def _time(text: str, where: str) -> datetime:

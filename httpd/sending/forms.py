@@ -38,6 +38,9 @@ _MOST_METADATA: Final = 65_000  # as enqueue's, and room for what is ours
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _NAME: Final = re.compile(r"[!-9;-~]{1,76}")  # RFC 5322 section 2.2
 _TYPE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}")
+_HTTPS: Final = r"^https://[!-;=?-~]{1,900}$"
+_IN_BRACKETS: Final = r"^[!-;=?-~]+$"
+_CONTENT_ID: Final = r"^[A-Za-z0-9._%+@-]{1,128}$"
 #: Fields that others of the request make, or that MIME, the trace or delivery owns (in lower case).
 _OWNED: Final = frozenset(
     {"from", "to", "cc", "bcc", "subject", "reply-to", "sender", "return-path", "received", "mime-version"}
@@ -82,6 +85,26 @@ def _field_name(name: str) -> str:
 def _media_type(text: str) -> str:
     if not _TYPE.fullmatch(text):
         raise ValueError("is not a media type; allowed: type/subtype without parameters, such as application/pdf")
+    return text
+
+
+def _https(text: str) -> str:
+    if not re.fullmatch(_HTTPS, text):
+        raise ValueError(
+            "is not such an address; allowed: https:// and up to 900 printable ASCII characters but < and >"
+        )
+    return text
+
+
+def _in_brackets(text: str) -> str:
+    if not re.fullmatch(_IN_BRACKETS, text):
+        raise ValueError("cannot stand between < and >; allowed: printable ASCII characters but these two")
+    return text
+
+
+def _content_id(text: str) -> str:
+    if not re.fullmatch(_CONTENT_ID, text):
+        raise ValueError("cannot stand behind cid:; allowed: 1 to 128 letters, digits and . _ % + @ -")
     return text
 
 
@@ -147,9 +170,9 @@ class Attachment(_Form):
     content_type: Annotated[str, AfterValidator(_media_type)] | None = Field(
         None, description="Its media type; without it, by the name's end."
     )
-    content_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9._%+@-]{1,128}$")] | None = Field(
-        None, description="For an inline image: the HTML shows it as cid:ID."
-    )
+    content_id: (
+        Annotated[str, AfterValidator(_content_id), Field(json_schema_extra={"pattern": _CONTENT_ID})] | None
+    ) = Field(None, description="For an inline image: the HTML shows it as cid:ID.")
 
 
 class Tag(_Form):
@@ -162,12 +185,12 @@ class Tag(_Form):
 class Unsubscribe(_Form):
     """Where a recipient leaves the list with one click (RFC 8058)."""
 
-    url: Annotated[Line, Field(pattern=r"^https://[!-;=?-~]{1,900}$")] = Field(
+    url: Annotated[Line, AfterValidator(_https), Field(json_schema_extra={"pattern": _HTTPS})] = Field(
         description="An https address that takes a POST of List-Unsubscribe=One-Click."
     )
-    mailto: Annotated[Address, Field(pattern=r"^[!-;=?-~]+$")] | None = Field(
-        None, description="An address that unsubscribes as well."
-    )
+    mailto: (
+        Annotated[Address, AfterValidator(_in_brackets), Field(json_schema_extra={"pattern": _IN_BRACKETS})] | None
+    ) = Field(None, description="An address that unsubscribes as well.")
 
 
 class Send(_Form):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from operate.errors import NotNow, NotThere, Refused
-from operate.queue.act import By, checked_reason
+from operate.queue.act import By
 from operate.settings.change import Asked, changing
 from shared.config.units import format_duration
 from shared.masking import show
@@ -39,7 +39,7 @@ async def block(
     """Block the sender of a held recipient, or its domain, for so long; what is blocked."""
     if not reason.strip():
         raise Refused("a block needs a reason: others read it in the list")
-    why = checked_reason(reason.strip())
+    why = reason.strip()
     argument = {"whole": whole} | ({} if keep is None else {"keep": format_duration(keep)})
     async with changing(connection, By(reason=why), Asked("block add", f"recipient {recipient}", argument=argument)):
         rows = await database.fetch(connection, "quarantine_block", id=recipient, whole=whole, reason=why, keep=keep)

@@ -79,11 +79,16 @@ class Change:
 class By:
     """The person who acts, beside the principal that the connection acts for, and the reason.
 
-    operator: the user at the operating system, where one typed a command. reason: one sentence for the audit row.
+    operator: the user at the operating system, where one typed a command. reason: one sentence for the audit row; in
+    another form it raises Refused, whoever asks.
     """
 
     operator: str | None = None
     reason: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.reason is not None:
+            checked_reason(self.reason)
 
 
 @dataclass(slots=True)

@@ -10,23 +10,22 @@ See: docs/how-to/review/erase-a-person.md; sql/README.md, "Erasing a person".
 
 from __future__ import annotations
 
-import argparse
 from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from operate import erase
-from operate.errors import Refused
-from operate.queue.act import checked_reason
 from scripts import one_connection
 from scripts.one_connection import system_user
 from scripts.options import finish
 from scripts.output import consent, records
 from scripts.output.interrupted import telling
+from scripts.output.reason import add_reason
 from shared.how_many import how_many
 from shared.postgres import database
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
@@ -43,16 +42,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     lake.add_argument("--no-lake", action="store_true", help="history was never exported")
     verb.add_argument("--queued", action="store_true", help="also delete queued mail to and from the address, unsent")
     verb.add_argument("--suppress", action="store_true", help="and let the address get no mail, known by a hash only")
-    verb.add_argument("--reason", type=_sentence, metavar="TEXT", help="why, for the audit row")
+    add_reason(verb)
     consent.add_consent(verb)
     finish(verb, run, acting=True)
-
-
-def _sentence(text: str) -> str:
-    try:
-        return checked_reason(text)
-    except Refused as error:
-        raise argparse.ArgumentTypeError(error.reason) from None
 
 
 def run(options: argparse.Namespace) -> int:

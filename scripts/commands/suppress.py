@@ -15,7 +15,7 @@ from operate.settings import suppress
 from scripts import input_file, one_connection
 from scripts.options import duration, finish
 from scripts.output import records, settings
-from scripts.output.reason import by
+from scripts.output.reason import add_reason, by
 from scripts.output.records import fields
 from scripts.output.table import Column, Table
 from shared.config.queued.load import load_queued
@@ -127,6 +127,6 @@ def _ask[T](options: argparse.Namespace, question: Callable[[database.Connection
 
 
 def _add_reason(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("--reason", default="by an operator", help="the reason; senders may read it")
+    add_reason(verb, "the reason; senders may read it", default="by an operator")
     settings.add_preview(verb)
     verb.add_argument("--keep", type=duration, metavar="DURATION", help="for how long, such as 30d (default: for ever)")

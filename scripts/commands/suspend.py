@@ -17,7 +17,7 @@ from operate.settings import suspend
 from scripts import one_connection
 from scripts.options import duration, finish, row_number
 from scripts.output import records, settings
-from scripts.output.reason import by
+from scripts.output.reason import add_reason, by
 from scripts.output.records import fields
 from scripts.output.table import Column, Table
 from shared.config.queued.pacing import FIELDS
@@ -59,9 +59,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     for name, meaning in _MEANINGS.items():
         verb.add_argument(f"--{name}", action="append", metavar="VALUE", help=f"{meaning}; may be given again")
     verb.add_argument("--all", action="store_true", help="all mail: instead of the options above")
-    verb.add_argument(
-        "--reason", required=True, metavar="TEXT", help="the reason; it appears in last_error of the mail"
-    )
+    add_reason(verb, "the reason; it appears in last_error of the mail", required=True)
     verb.add_argument("--for", dest="span", type=_span, metavar="TIME", help="1h, 2d (until it is removed)")
     settings.add_preview(verb)
     verb.add_argument("--who", metavar="NAME", help="who suspends it (default: the principal or login you act for)")

@@ -18,7 +18,7 @@ from operate.webhooks.endpoints import Wanted
 from scripts import one_connection
 from scripts.options import between, duration, finish
 from scripts.output import records, settings
-from scripts.output.reason import by
+from scripts.output.reason import add_reason, by
 from scripts.output.records import fields
 from scripts.output.table import Column, Table
 from shared.config.queued.load import load_queued
@@ -85,7 +85,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     finish(verb, enable, acting=True)
 
     verb = _named(verbs, "disable", "let an endpoint have no events until it is enabled")
-    verb.add_argument("--reason", default="disabled by an operator", metavar="TEXT", help="why; `list` shows it")
+    add_reason(verb, "why; `list` shows it", default="disabled by an operator")
     settings.add_preview(verb)
     finish(verb, disable, acting=True)
 

@@ -159,7 +159,7 @@ def _add_filter(parser: argparse.ArgumentParser) -> None:
 
 
 def _wanted(options: argparse.Namespace) -> Wanted:
-    return Wanted(options.since, options.result, options.domain)
+    return Wanted(options.since, options.result, deadletters.domains(options.domain))
 
 
 def _ago(text: str) -> datetime:

@@ -13,9 +13,15 @@ from operate.queue.act import By, checked_reason
 from scripts.one_connection import system_user
 
 
-def add_reason(verb: argparse.ArgumentParser) -> None:
-    """The option that says why."""
-    verb.add_argument("--reason", type=_sentence, metavar="TEXT", help="why, for the audit row")
+def add_reason(
+    verb: argparse.ArgumentParser,
+    what: str = "why, for the audit row",
+    *,
+    default: str | None = None,
+    required: bool = False,
+) -> None:
+    """The option that says why; `what`: its line in --help."""
+    verb.add_argument("--reason", type=_sentence, default=default, required=required, metavar="TEXT", help=what)
 
 
 def by(options: argparse.Namespace) -> By:

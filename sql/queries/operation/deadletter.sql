@@ -25,7 +25,7 @@ SELECT result, count(*) AS letters
   FROM pillarbox.dead_letters
  WHERE finished >= coalesce(%(since)s::timestamptz, '-infinity')
    AND (%(results)s::text[] IS NULL OR result = ANY(%(results)s::text[]))
-   AND (%(domain)s::text IS NULL OR domain = lower(%(domain)s::text COLLATE "C"))
+   AND (%(domains)s::text[] IS NULL OR domain = ANY (%(domains)s::text[]))
  GROUP BY result
  ORDER BY result
 
@@ -37,7 +37,7 @@ SELECT id, message, finished, result, sender, recipient, received, size, retry_c
  WHERE finished >= coalesce(%(since)s::timestamptz, '-infinity')
    AND (%(ids)s::bigint[] IS NULL OR id = ANY(%(ids)s::bigint[]))
    AND (%(results)s::text[] IS NULL OR result = ANY(%(results)s::text[]))
-   AND (%(domain)s::text IS NULL OR domain = lower(%(domain)s::text COLLATE "C"))
+   AND (%(domains)s::text[] IS NULL OR domain = ANY (%(domains)s::text[]))
    AND (%(before)s::timestamptz IS NULL OR (finished, id) < (%(before)s::timestamptz, %(before_id)s::bigint))
  ORDER BY finished DESC, id DESC
  LIMIT %(limit)s::bigint
@@ -68,6 +68,6 @@ SELECT id
    AND finished >= coalesce(%(since)s::timestamptz, '-infinity')
    AND (%(ids)s::bigint[] IS NULL OR id = ANY(%(ids)s::bigint[]))
    AND (%(results)s::text[] IS NULL OR result = ANY(%(results)s::text[]))
-   AND (%(domain)s::text IS NULL OR domain = lower(%(domain)s::text COLLATE "C"))
+   AND (%(domains)s::text[] IS NULL OR domain = ANY (%(domains)s::text[]))
  ORDER BY finished, id
  LIMIT %(limit)s::bigint

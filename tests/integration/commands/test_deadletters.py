@@ -125,6 +125,8 @@ def test_filters(factory: Factory, config: Path, capsys: pytest.CaptureFixture[s
     assert ids_of(command(config, capsys, "list")) == [expired, *reversed(failed), old]
     assert ids_of(command(config, capsys, "list", "--since", "1h")) == [expired, *reversed(failed)]
     assert ids_of(command(config, capsys, "list", "--domain", "OTHER.example")) == [expired]
+    [abroad] = dead(factory, domain="xn--bcher-kva.example", days=1)
+    assert ids_of(command(config, capsys, "list", "--domain", "Bücher.example")) == [abroad]
     assert ids_of(command(config, capsys, "list", "--result", "expired", "--result", "rejected")) == [expired, old]
     assert ids_of(command(config, capsys, "list", "--limit", "2")) == [expired, failed[-1]]
 
@@ -241,6 +243,10 @@ def test_more_than_a_batch(factory: Factory, config: Path, capsys: pytest.Captur
         (["requeue", "--yes"], "give numbers or at least one of"),
         (["list", "--since", "yesterday"], "is not a duration"),
         (["list", "--limit", "0"], "is not a number from 1 to 1000000000"),
+        (
+            ["list", "--domain", "no domain"],
+            '--domain: "no domain": bad domain; allowed: a domain, or an address literal',
+        ),
         (["list", "--result", "success"], '"success" is unknown; allowed: rejected, failed, expired'),
     ],
 )

@@ -1,4 +1,4 @@
-"""test_hostile_values — every text that a route which operates takes, in turn with values that break parsers: no fault
+"""test_hostile_values — every text that a route which operates takes, in turn with values that break parsers
 
 Owns: HOSTILE; the places for text in the API's own description. Routes that send mail: test_send_hostile.py.
 """
@@ -87,6 +87,7 @@ async def test_no_value_of_a_text_is_a_fault(operator: Any) -> None:
     faults = []
     for method, path, body in asked:
         answer = await operator.request(method, path, json=body)
-        if answer.status_code >= 500:
+        # The driver's own words name neither the value nor what is allowed.
+        if answer.status_code >= 500 or "PostgreSQL text fields" in answer.text:
             faults.append((method, path[:80], str(body)[:200], answer.text[:200]))
     assert faults == []

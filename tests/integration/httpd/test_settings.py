@@ -37,6 +37,7 @@ async def test_mail_is_suspended_and_goes_again(api: Api) -> None:
         {"all": True, "reason": "x", "for": "2"},
         {"all": True, "reason": "x", "for": "0s"},
         {"all": True},
+        {"all": True, "reason": "two\r\nlines"},
     ]
     for body in wrong:
         assert (await client.post("/v1/suspends", json=body)).status_code == 422, body
@@ -46,6 +47,12 @@ async def test_addresses_are_suppressed_all_or_none_and_listed_page_by_page(api:
     client = await api.caller("olga", "operator", kind="person")
     body = {"targets": ["bob@example.com", "Example.NET", "carl@example.org"], "reason": "gone", "keep": "30d"}
     assert (await client.post("/v1/suppressions", json=body)).json()["suppressed"] == 3
+    # Senders may read it, in a reply and in a notification: one line.
+    lines = await client.post("/v1/suppressions", json={"targets": ["dora@example.com"], "reason": "gone\r\nhere"})
+    assert (lines.status_code, lines.json()["detail"]) == (
+        422,
+        '"gone\\r\\nhere" is not a valid reason; allowed: up to 1000 printable characters',
+    )
     wrong = await client.post("/v1/suppressions", json={"targets": ["dora@example.com", "@"]})
     assert (wrong.status_code, wrong.json()["detail"].split(":")[0]) == (422, "targets[1]")
     first = (await client.get("/v1/suppressions", params={"limit": "2"})).json()
@@ -79,6 +86,12 @@ async def test_dead_letters_are_listed_page_by_page_and_sent_once_more(api: Api,
     [result] = {each["result"] for each in everything["data"]}
     assert (await client.get("/v1/deadletters/count", params={"since": "1h"})).json() == {result: 3}
     assert (await client.get("/v1/deadletters", params={"result": "none"})).status_code == 422
+    assert (await client.get("/v1/deadletters/count", params={"domain": "Beech.example"})).json() == {result: 1}
+    no_domain = await client.get("/v1/deadletters", params={"domain": "no domain"})
+    assert (no_domain.status_code, no_domain.json()["detail"].partition(";")[0]) == (
+        422,
+        'domain: "no domain": bad domain',
+    )
     id_ = everything["data"][0]["id"]
     shown = (await client.get(f"/v1/deadletters/{id_}")).json()
     assert (shown["id"], len(shown["attempts"])) == (id_, 1)

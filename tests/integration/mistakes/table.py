@@ -186,6 +186,12 @@ TYPED: Final = [
         EX_USAGE,
     ),
     Mistake(
+        "suppress for a reason of two lines",
+        "pillarbox suppress add bob@example.com --reason 'one\ntwo'",
+        'pillarbox suppress add: argument --reason: "one\\ntwo" is not a valid reason; allowed: up to 1000 printable characters; see `pillarbox suppress add --help`',
+        USAGE,
+    ),
+    Mistake(
         "suspend an unknown transport",
         "pillarbox suspend add --transport slwo --reason x",
         'pillarbox: --transport: "slwo" is not a transport of config/queued.yaml; allowed: default, slow',

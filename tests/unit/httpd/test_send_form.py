@@ -21,6 +21,8 @@ NO_VALUE: Final = (
     "another number up to 1e300, true or false"
 )
 
+NO_HTTPS = "is not such an address; allowed: https:// and up to 900 printable ASCII characters but < and >"
+
 
 def faults(form: dict[str, Any]) -> list[tuple[str, str]]:
     """Each thing that is wrong with a message: where, and why."""
@@ -42,6 +44,13 @@ def faults(form: dict[str, Any]) -> list[tuple[str, str]]:
         ({"metadata": {"order": [1]}}, "body.metadata.order", NO_VALUE),
         ({"metadata": {"order": "4711\r\n"}}, "body.metadata.order", NO_VALUE),
         ({"metadata": {"order": 1e301}}, "body.metadata.order", NO_VALUE),
+        ({"list_unsubscribe": {"url": "http://x"}}, "body.list_unsubscribe.url", NO_HTTPS),
+        ({"list_unsubscribe": {"url": "https://x/>"}}, "body.list_unsubscribe.url", NO_HTTPS),
+        (
+            {"attachments": [{"content": "", "filename": "a", "content_id": "<a>"}]},
+            "body.attachments[0].content_id",
+            "cannot stand behind cid:; allowed: 1 to 128 letters, digits and . _ % + @ -",
+        ),
         ({"metadata": {"_key": 1}}, "body.metadata._key", '"_key" is reserved; allowed: keys that do not begin with _'),
     ],
 )
