@@ -5,7 +5,7 @@ Owns: the choice of the recipients that are a remainder, and of the reply that d
 Guarantees: a host is asked again only if it accepted the message for other recipients, or announces how many it takes,
     and each time for fewer, so it ends. A recipient without a judgement in a next transaction keeps the first one,
     unless the host may have taken the message.
-See: RFC 5321 section 4.5.3.1.10 (452, and the former meaning of 552); RFC 9422 section 4.2 (RCPTMAX).
+See: RFC 5321 section 4.5.3.1.10 (452, and the former meaning of 552); RFC 9422 sections 4.2 and 4.3.
 """
 
 from __future__ import annotations

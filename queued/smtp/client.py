@@ -282,10 +282,9 @@ class TransactionReplies:
             for recipient in transaction.recipients
         ]
         askable = [index for index, reply in enumerate(self._recipients) if reply is None]
-        most = commands.session_limit("RCPTMAX", extensions)
         # Positions of the recipients the peer is to be asked about.
-        self.live = tuple(askable[:most])
-        for index in askable[len(self.live) :]:
+        self.live = commands.within_limits(transaction.recipients, askable, extensions)
+        for index in {*askable} - {*self.live}:
             self._recipients[index] = commands.NOT_OFFERED
 
     def refuse(self, index: int, reply: Reply) -> None:

@@ -21,7 +21,7 @@ from shared.mail.smtp_reply import Reply
 from shared.masking import show
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from queued.smtp.transaction import Transaction
 
@@ -71,6 +71,16 @@ def session_limit(name: str, extensions: Mapping[str, str]) -> int | None:
         if key.upper() == name and digits.isascii() and digits.isdigit() and len(digits) <= _LIMIT_DIGITS:
             return int(digits) or None
     return None
+
+
+def within_limits(recipients: Sequence[str], askable: Sequence[int], extensions: Mapping[str, str]) -> tuple[int, ...]:
+    """Those of `askable`, positions in `recipients`, that one transaction may have (RFC 9422 §4.2, §4.3)."""
+    most_domains = session_limit("RCPTDOMAINMAX", extensions)
+    if most_domains is not None:
+        domains = {index: recipients[index].rpartition("@")[2].lower() for index in askable}
+        first = set(list(dict.fromkeys(domains.values()))[:most_domains])
+        askable = [index for index in askable if domains[index] in first]
+    return tuple(askable[: session_limit("RCPTMAX", extensions)])
 
 
 def mail_command(transaction: Transaction, extensions: Mapping[str, str]) -> bytes:

@@ -157,7 +157,7 @@ class TransportGroup(Section):
     recipients: Annotated[int, whole(1, 10_000)] = setting(
         50,
         "The most recipients in one transaction (Postfix default_destination_recipient_limit); fewer if the host "
-        "announces LIMITS RCPTMAX (RFC 9422).",
+        "announces LIMITS RCPTMAX or RCPTDOMAINMAX (RFC 9422).",
         unit="recipients",
     )
     maxlinelength: Annotated[int, whole(78, 2_147_483_647)] = setting(

@@ -6,6 +6,8 @@ See: RFC 9422; RFC 5321 section 3.8 (421). By default Exim replies 421 after 1,0
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 
 from tests.fixtures.daemons.routed import Routed, routing, sinks
@@ -101,6 +103,17 @@ async def test_recipients_beyond_the_announced_number_follow_in_further_transact
         assert [line for line in peer.heard if line.startswith(b"RCPT")] == [
             b"RCPT TO:<%s>" % b.encode() for b in BOXES
         ]
+
+
+async def test_recipients_of_domains_beyond_the_announced_number_follow_in_further_transactions() -> None:
+    boxes = ["a@one.example", "b@two.example", "c@ONE.example", "d@three.example", "e@two.example"]
+    transactions = [["a", "c"], ["b", "e"], ["d"]]
+    script = [("MAIL", OK, *("RCPT", OK) * len(each), *END) for each in transactions]
+    async with ScriptedPeer(*announcing("RCPTDOMAINMAX=1"), *chain.from_iterable(script)) as peer:
+        async with routing({}, connection=to(peer)) as routed:
+            assert await outcomes(routed, *boxes) == [("success", "2.0.0")] * 5
+        asked = [line[9:10].decode() for line in peer.heard if line.startswith(b"RCPT")]
+        assert (asked, peer.connections) == ([*chain.from_iterable(transactions)], 1)
 
 
 async def test_recipients_follow_refused_ones() -> None:

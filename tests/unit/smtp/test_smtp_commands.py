@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from queued.smtp.commands import mail_command, rcpt_command, read_extensions, session_limit, size_limit
+from queued.smtp.commands import mail_command, rcpt_command, read_extensions, session_limit, size_limit, within_limits
 from queued.smtp.transaction import Transaction
 from shared.mail.message import RecipientDsn
 from shared.mail.smtp_reply import Reply
@@ -32,6 +32,22 @@ EIGHT_BIT = b"Subject: x\r\n\r\n\xfc\r\n"
 )
 def test_the_mail_command_has_its_parameters(transaction: Transaction, offered: dict[str, str], expected: str) -> None:
     assert mail_command(transaction, offered) == f"MAIL FROM:{expected}\r\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("announced", "positions"),
+    [
+        ("", (0, 2, 3, 4)),
+        ("RCPTMAX=3", (0, 2, 3)),
+        ("RCPTDOMAINMAX=1", (0, 3)),
+        ("RCPTDOMAINMAX=2", (0, 2, 3)),
+        ("RCPTDOMAINMAX=2 RCPTMAX=2", (0, 2)),
+        ("RCPTDOMAINMAX=0", (0, 2, 3, 4)),
+    ],
+)
+def test_one_transaction_has_the_recipients_that_the_limits_allow(announced: str, positions: tuple[int, ...]) -> None:
+    recipients = ("a@one.example", "b@no.example", "c@two.example", "d@ONE.example", "e@three.example")
+    assert within_limits(recipients, [0, 2, 3, 4], {"LIMITS": announced}) == positions
 
 
 def test_the_rcpt_command_has_its_address() -> None:
