@@ -270,14 +270,16 @@ BEGIN
     RETURN nullif(rtrim(left(pillarbox.header_seen(line), 200)), '');
 END $$;
 
--- The Message-ID and the subject of a message as they are kept.
-CREATE FUNCTION header_found(content bytea, OUT msgid text, OUT subject text) LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+-- The Message-ID and the subject of a message as they are kept, and whether it says TLS-Required: No (RFC 8689 section 3).
+CREATE FUNCTION header_found(content bytea, OUT msgid text, OUT subject text, OUT tls_optional boolean)
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 DECLARE
     head text := pillarbox.header_read(content);
     names text := lower(head COLLATE "C");
 BEGIN
     msgid := pillarbox.header_msgid(pillarbox.header_value(head, names, 'message-id'));
     subject := pillarbox.header_subject(pillarbox.header_value(head, names, 'subject'));
+    tls_optional := strpos(names, E'\ntls-required') > 0 AND names ~ E'\ntls-required[ \t]*:[ \t]*no[ \t]*(?:\r|$)';
 END $$;
 
 -- The id of the message with this number of those that are queued together: a UUIDv7 (RFC 9562 section 5.7), 48 bits of
@@ -448,6 +450,10 @@ BEGIN
             IF submitter.quarantineid IS NOT NULL THEN
                 one.metadata := one.metadata || jsonb_build_object('_quarantineid', submitter.quarantineid, '_holdreason', 'all mail of this user is held');
             END IF;
+            found := header_found(contents[number]);
+            IF found.tls_optional THEN
+                one.metadata := one.metadata || '{"_tlsrequired": "no"}';
+            END IF;
             -- A local-part beyond ASCII can only be sent to a peer that announces it (RFC 6531 section 3.4).
             beyond := one.smtputf8 OR octet_length(sender) <> length(sender);
             action := 0;
@@ -459,7 +465,6 @@ BEGIN
                     one.metadata || jsonb_build_object('_partid', coalesce(submitter.partitionid, partition_id(place.domain, count))),
                     coalesce(nullif(one.transportid, 'default'), submitter.transportid, 'default'), one.jobid, one.priority)::submission_recipient;
             END LOOP;
-            found := header_found(contents[number]);
             ids := ids || message_id_new(seed, number);
             bodies := bodies || ROW(ids[number], beyond, found.msgid, CASE WHEN keep THEN found.subject END)::submission_body;
         END LOOP;

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+import pytest
 
 from queued.claiming.claim import NO_FLOORS, NOTHING_LOST
 from shared.config.smtpd.content import DataPhase
@@ -164,6 +165,26 @@ async def test_requiretls_and_tls_required_no_are_stored(factory: Factory) -> No
             assert (await receive(sent, place(spool))).startswith("250")
     found = [reserved(row) for row in factory.queue()]
     assert found == [{"_requiretls": True}, {"_tlsrequired": "no"}, {"_requiretls": True}]
+
+
+@pytest.mark.parametrize(
+    ("field", "optional"),
+    [
+        (b"TLS-Required: No", True),
+        (b"tls-required :\r\n NO\t", True),
+        (b"TLS-Required: Yes\r\nTLS-Required: no", True),
+        (b"TLS-Required: Yes", False),
+        (b"TLS-Required: No, thanks", False),
+        (b"X-TLS-Required: No", False),
+        (b"Subject: TLS-Required: No", False),
+        (b"\r\nTLS-Required: No", False),
+    ],
+)
+def test_mail_by_sql_may_say_that_tls_is_optional_as_by_smtp(factory: Factory, field: bytes, *, optional: bool) -> None:
+    content = b"From: a@a.example\r\n" + field + b"\r\nSubject: x\r\n\r\nbody\r\n"
+    assert contents.read_header(content, DataPhase(), HOSTNAME).tls_optional is optional
+    factory.sql("SELECT pillarbox.enqueue('a@a.example', '{b@b.example}', %(content)s)", content=content)
+    assert factory.one("SELECT metadata->>'_tlsrequired' FROM pillarbox.queue") == ("no" if optional else None)
 
 
 async def test_policy_can_replace_rows_and_prepend_header_fields(factory: Factory) -> None:
