@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import shlex
 import shutil
 import socket
 import sys
@@ -95,8 +96,9 @@ def run(options: argparse.Namespace) -> int:
         raise
     _print(options, folder, answer, published, None if fault else admin, fault)
     if fault:
-        add = f"pillarbox principal add {admin} --role admin --role sender --config {folder}"
-        rest = f"pillarbox migrate --config {folder} && {add}"
+        there = f"--config {shlex.quote(str(folder))}"
+        add = f"pillarbox principal add {shlex.quote(admin)} --role admin --role sender {there}"
+        rest = f"pillarbox migrate {there} && {add}"
         left = f"the files are there; once PostgreSQL answers, as an account that it accepts, type: {rest}"
         sys.stderr.write(f"pillarbox: {fault}\npillarbox: {left}\n")
     return os.EX_UNAVAILABLE if fault else os.EX_OK
@@ -204,6 +206,7 @@ def _print(
         print(f"  {each.name}{'/' if each.is_dir() else ''}")
     if len(published) > 1:
         print("\n" + "\n".join(published) + f"\n; the same lines are in {folder / 'dns.zone'}\n")
+    there = f"--config {shlex.quote(str(folder))}"
     if admin:
-        print(f"{admin} has the roles admin and sender: pillarbox principal list --config {folder}")
-    print(f"next: pillarbox up --config {folder}, and beside it: pillarbox doctor --config {folder}")
+        print(f"{admin} has the roles admin and sender: pillarbox principal list {there}")
+    print(f"next: pillarbox up {there}, and beside it: pillarbox doctor {there}")

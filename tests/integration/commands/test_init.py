@@ -10,6 +10,7 @@ import io
 import json
 import os
 import pty
+import shlex
 import ssl
 import subprocess
 import sys
@@ -145,11 +146,16 @@ def test_a_folder_with_files_is_left_alone(tmp_path: Path, capsys: pytest.Captur
 def test_without_postgresql_the_files_stay_and_the_rest_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status = init(tmp_path, *HOST, "--direct", "--database", "postgresql://127.0.0.1:1/x", "--admin", "ann")
+    folder = tmp_path / "Ann's box"  # what is to be typed is quoted for a shell
+    status = init(folder, *HOST, "--direct", "--database", "postgresql://127.0.0.1:1/x", "--admin", "ann")
     said = capsys.readouterr()
     assert status == os.EX_UNAVAILABLE
-    assert f"pillarbox principal add ann --role admin --role sender --config {tmp_path}" in said.err
-    assert load_smtpd(tmp_path / "smtpd.yaml").environment.database.uri == "postgresql://127.0.0.1:1/x"
+    _, _, add = said.err.partition(" && ")
+    words = "pillarbox principal add ann --role admin --role sender --config"
+    assert shlex.split(add) == [*words.split(), str(folder)]
+    _, _, doctor = said.out.partition("beside it: ")
+    assert shlex.split(doctor) == ["pillarbox", "doctor", "--config", str(folder)]
+    assert load_smtpd(folder / "smtpd.yaml").environment.database.uri == "postgresql://127.0.0.1:1/x"
 
 
 def test_a_person_at_a_terminal_is_asked_again_until_the_answer_is_good(database: str, tmp_path: Path) -> None:
