@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
 from httpd.problems import Problem
+from shared.masking import show
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -49,6 +50,10 @@ class Form:
         """All values of a field."""
         return self._fields.get(name, [])
 
+    def with_nul(self) -> str | None:
+        """The first field that has a NUL, which PostgreSQL's text cannot hold."""
+        return next((name for name, values in self._fields.items() if any("\0" in each for each in values)), None)
+
 
 def query_of(request: Request) -> Form:
     """The fields of a request's query."""
@@ -69,10 +74,12 @@ async def form_of(request: Request, session: Session | None) -> Form:
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the form is too large; allowed: up to {_OCTETS} octets"
             )
     form = _parsed(body.decode("utf-8", "replace"))
-    if session is not None and not hmac.compare_digest(
-        form.one("token").encode("utf-8", "replace"), token(session).encode()
-    ):
+    if session is None:
+        return form
+    if not hmac.compare_digest(form.one("token").encode("utf-8", "replace"), token(session).encode()):
         raise Problem(HTTPStatus.FORBIDDEN, _STALE)
+    if name := form.with_nul():
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"{show(name)}: has a NUL; allowed: other characters")
     return form
 
 
