@@ -9,7 +9,6 @@ See: https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/stand
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import os
@@ -60,7 +59,7 @@ def key_of(secret: str, environment: Mapping[str, str] = os.environ) -> bytes:
     secret = secret.strip()
     try:
         key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
-    except binascii.Error:
+    except ValueError:  # binascii.Error, and what b64decode says of text beyond ASCII
         key = b""
     if not secret.startswith(PREFIX) or not _LEAST <= len(key) <= _MOST:
         raise SecretRefused(f"{where}: not a secret; allowed: {ALLOWED}")

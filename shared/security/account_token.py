@@ -99,12 +99,17 @@ def verify(
 
 
 def _message(path: str, secret: bytes, code: str | None) -> bytes:
-    return path.encode() + _checked(secret) + (code or "").encode() * (path == RECOVER)
+    return path.encode() + _checked(secret) + _octets(code) * (path == RECOVER)
 
 
 def _bound_message(key_id: str, expires_at: int, path: str, secret: bytes, code: str | None) -> bytes:
     parts = (_CONTEXT, key_id.encode(), b"%d" % expires_at, path.encode())
-    return b"\0".join(parts) + b"\0" + _checked(secret) + (code or "").encode() * (path == RECOVER)
+    return b"\0".join(parts) + b"\0" + _checked(secret) + _octets(code) * (path == RECOVER)
+
+
+def _octets(code: str | None) -> bytes:
+    """A code as it is signed; whatever a visitor typed has octets, also half of a surrogate pair."""
+    return (code or "").encode("utf-8", "surrogatepass")
 
 
 def _checked(secret: bytes) -> bytes:

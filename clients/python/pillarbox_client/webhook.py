@@ -9,7 +9,6 @@ See: https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/stand
 from __future__ import annotations
 
 import base64
-import binascii
 import hmac
 import time
 from datetime import datetime  # noqa: TC003 - pydantic reads it
@@ -79,7 +78,7 @@ def verify(
 def _key(secret: str) -> bytes:
     try:
         key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
-    except binascii.Error:
+    except ValueError:  # binascii.Error, and what b64decode says of text beyond ASCII
         key = b""
     if not _LEAST <= len(key) <= _MOST:
         raise ValueError("a secret of webhooks is not one; allowed: whsec_ and 24 to 64 octets in base64")

@@ -123,6 +123,7 @@ def test_changes_have_a_preview_an_audit_row_and_an_undo(
         (("app", URL, "--where", "state=HOLD"), "an event does not have it; allowed: id, message"),
         (("app", URL, "--where", "sendr=x"), "did you mean sender?"),
         (("app", URL, "--secret", "hunter2"), "not a secret; allowed: whsec_"),
+        (("app", URL, "--secret", "whsec_ü"), "not a secret; allowed: whsec_"),
         (("app", URL, "--secret", "env:NO_SUCH_NAME"), "the variable is not set"),
     ],
 )

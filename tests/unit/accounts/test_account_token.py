@@ -105,6 +105,14 @@ def test_anything_else_is_invalid_and_raises_nothing(text: str) -> None:
     assert verify({"k": _KEY}, ACTIVATE, text) is None
 
 
+@pytest.mark.parametrize("code", ["", "1234é", "\ud800", "\0", "9" * 1000])
+def test_no_other_code_is_valid_and_none_raises(code: str) -> None:
+    mailroom, bound = sign(_KEY, RECOVER, _SECRET, "12345"), sign_bound("k", _KEY, RECOVER, _SECRET, _AT, "12345")
+    for text in (mailroom, bound):
+        assert verify({"k": _KEY}, RECOVER, text, "12345", now=1) is not None
+        assert verify({"k": _KEY}, RECOVER, text, code, now=1) is None
+
+
 def test_every_octet_of_a_text_counts() -> None:
     for text in (sign(_KEY, ACTIVATE, _SECRET), sign_bound("k", _KEY, ACTIVATE, _SECRET, _AT)):
         for place, letter in enumerate(text):

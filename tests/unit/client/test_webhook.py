@@ -92,6 +92,7 @@ def test_another_body_another_secret_or_a_missing_header_is_refused() -> None:
 
 def test_a_secret_that_is_not_one_is_an_error_that_does_not_show_it() -> None:
     body = json.dumps(EVENT).encode()
-    with pytest.raises(ValueError, match="24 to 64 octets in base64") as wrong:
-        verify(body, signed(body), "hush", now=NOW)
-    assert "hush" not in str(wrong.value)
+    for secret in ("hush", "whsec_hush\u00fc"):
+        with pytest.raises(ValueError, match="24 to 64 octets in base64") as wrong:
+            verify(body, signed(body), secret, now=NOW)
+        assert "hush" not in str(wrong.value)
