@@ -62,7 +62,7 @@ def _operation(route: APIRoute) -> str:
 
 
 async def _without_nul(request: Request) -> None:
-    """Refuse NUL in a path or query, which PostgreSQL's text has not; in a body each value says what is allowed."""
+    """Refuse NUL in a path or query, which PostgreSQL's text cannot hold; in a body each value says what is allowed."""
     for place, values in (("path", request.path_params), ("query", request.query_params)):
         for name, value in values.items():
             if "\0" in value:

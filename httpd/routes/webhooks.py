@@ -20,13 +20,14 @@ from operate.queue.act import By
 from operate.shapes.settings import SettingsPreview, Webhook, WebhookName, WebhookReplayed, WebhookSecret, WebhookTested
 from operate.webhooks import endpoints, probe
 from operate.webhooks.endpoints import Wanted
-from shared.config.queued.webhooks import KINDS, NAME_PATTERN
+from shared.config.fields import matching
+from shared.config.queued.webhooks import KINDS, NAME_ALLOWED, NAME_PATTERN
 from shared.masking import show
 
 router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
 
 Operator = Annotated[Caller, needs("operate")]
-Name = Annotated[str, PathParameter(pattern=f"^(?:{NAME_PATTERN})$", description="Its name.")]
+Name = Annotated[str, matching(NAME_PATTERN, NAME_ALLOWED), PathParameter(description="Its name.")]
 
 
 class Adding(Explained):

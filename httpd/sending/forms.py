@@ -31,6 +31,7 @@ from pydantic import (
 
 from httpd.problems import ProblemForm
 from httpd.sending.mailbox import Mailbox, read_mailbox
+from shared.config.fields import matching
 from shared.masking import show
 
 MOST_MESSAGES: Final = 1000  # of one batch
@@ -38,9 +39,8 @@ _MOST_METADATA: Final = 65_000  # as enqueue's, and room for what is ours
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _NAME: Final = re.compile(r"[!-9;-~]{1,76}")  # RFC 5322 section 2.2
 _TYPE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}")
-_HTTPS: Final = r"^https://[!-;=?-~]{1,900}$"
+_HTTPS_ALLOWED: Final = "https:// and up to 900 printable ASCII characters but < and >"
 _IN_BRACKETS: Final = r"^[!-;=?-~]+$"
-_CONTENT_ID: Final = r"^[A-Za-z0-9._%+@-]{1,128}$"
 #: Fields that others of the request make, or that MIME, the trace or delivery owns (in lower case).
 _OWNED: Final = frozenset(
     {"from", "to", "cc", "bcc", "subject", "reply-to", "sender", "return-path", "received", "mime-version"}
@@ -88,23 +88,9 @@ def _media_type(text: str) -> str:
     return text
 
 
-def _https(text: str) -> str:
-    if not re.fullmatch(_HTTPS, text):
-        raise ValueError(
-            "is not such an address; allowed: https:// and up to 900 printable ASCII characters but < and >"
-        )
-    return text
-
-
 def _in_brackets(text: str) -> str:
     if not re.fullmatch(_IN_BRACKETS, text):
         raise ValueError("cannot stand between < and >; allowed: printable ASCII characters but these two")
-    return text
-
-
-def _content_id(text: str) -> str:
-    if not re.fullmatch(_CONTENT_ID, text):
-        raise ValueError("cannot stand behind cid:; allowed: 1 to 128 letters, digits and . _ % + @ -")
     return text
 
 
@@ -171,7 +157,7 @@ class Attachment(_Form):
         None, description="Its media type; without it, by the name's end."
     )
     content_id: (
-        Annotated[str, AfterValidator(_content_id), Field(json_schema_extra={"pattern": _CONTENT_ID})] | None
+        Annotated[str, matching(r"[A-Za-z0-9._%+@-]{1,128}", "1 to 128 letters, digits and . _ % + @ -")] | None
     ) = Field(None, description="For an inline image: the HTML shows it as cid:ID.")
 
 
@@ -185,7 +171,7 @@ class Tag(_Form):
 class Unsubscribe(_Form):
     """Where a recipient leaves the list with one click (RFC 8058)."""
 
-    url: Annotated[Line, AfterValidator(_https), Field(json_schema_extra={"pattern": _HTTPS})] = Field(
+    url: Annotated[str, matching(r"https://[!-;=?-~]{1,900}", _HTTPS_ALLOWED)] = Field(
         description="An https address that takes a POST of List-Unsubscribe=One-Click."
     )
     mailto: (

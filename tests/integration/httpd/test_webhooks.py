@@ -42,6 +42,11 @@ async def test_an_endpoint_is_added_listed_changed_and_removed(api: Api) -> None
     assert (await client.get("/v1/webhooks")).json()[0]["again"] == "2026-01-02T03:04:00Z"
     for wrong in ("yesterday", "0001-01-01T00:00+23:00", "9999-01-01T00:00Z"):
         assert (await client.post("/v1/webhooks/app/replay", json={"since": wrong})).status_code == 422, wrong
+    unnamed = await client.post("/v1/webhooks/a%20b/replay", json={"since": "2026-11-20T08:30Z"})
+    assert (unnamed.status_code, unnamed.json()["detail"]) == (
+        422,
+        'path.name: "a b" is not usable here; allowed: 1 to 64 of letters, digits, dot, underscore and hyphen',
+    )
 
     assert (await client.delete("/v1/webhooks/app")).json()["name"] == "app"
     assert (await client.get("/v1/webhooks")).json() == []

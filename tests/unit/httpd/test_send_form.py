@@ -21,7 +21,7 @@ NO_VALUE: Final = (
     "another number up to 1e300, true or false"
 )
 
-NO_HTTPS = "is not such an address; allowed: https:// and up to 900 printable ASCII characters but < and >"
+HTTPS = "is not usable here; allowed: https:// and up to 900 printable ASCII characters but < and >"
 
 
 def faults(form: dict[str, Any]) -> list[tuple[str, str]]:
@@ -44,12 +44,12 @@ def faults(form: dict[str, Any]) -> list[tuple[str, str]]:
         ({"metadata": {"order": [1]}}, "body.metadata.order", NO_VALUE),
         ({"metadata": {"order": "4711\r\n"}}, "body.metadata.order", NO_VALUE),
         ({"metadata": {"order": 1e301}}, "body.metadata.order", NO_VALUE),
-        ({"list_unsubscribe": {"url": "http://x"}}, "body.list_unsubscribe.url", NO_HTTPS),
-        ({"list_unsubscribe": {"url": "https://x/>"}}, "body.list_unsubscribe.url", NO_HTTPS),
+        ({"list_unsubscribe": {"url": "http://x"}}, "body.list_unsubscribe.url", f'"http://x" {HTTPS}'),
+        ({"list_unsubscribe": {"url": "https://x/>"}}, "body.list_unsubscribe.url", f'"https://x/>" {HTTPS}'),
         (
             {"attachments": [{"content": "", "filename": "a", "content_id": "<a>"}]},
             "body.attachments[0].content_id",
-            "cannot stand behind cid:; allowed: 1 to 128 letters, digits and . _ % + @ -",
+            '"<a>" is not usable here; allowed: 1 to 128 letters, digits and . _ % + @ -',
         ),
         ({"metadata": {"_key": 1}}, "body.metadata._key", '"_key" is reserved; allowed: keys that do not begin with _'),
     ],
