@@ -37,9 +37,9 @@ async def block(
     connection: database.Connection, recipient: int, *, whole: bool, reason: str, keep: timedelta | None
 ) -> str:
     """Block the sender of a held recipient, or its domain, for so long; what is blocked."""
-    if not reason.strip():
-        raise Refused("a block needs a reason: others read it in the list")
     why = reason.strip()
+    if not why:
+        raise Refused("a block needs a reason: others read it in the list")
     argument = {"whole": whole} | ({} if keep is None else {"keep": format_duration(keep)})
     async with changing(connection, By(reason=why), Asked("block add", f"recipient {recipient}", argument=argument)):
         rows = await database.fetch(connection, "quarantine_block", id=recipient, whole=whole, reason=why, keep=keep)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from operate import partition_ids, transports
 from operate.errors import Refused
-from operate.queue.act import Change, checked_reason
+from operate.queue.act import Change
 from shared.config.units import format_duration
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ LONGEST_WORD: Final = 255  # characters, as long as an id in YAML may be
 
 
 def hold(quarantine: str | None, reason: str | None) -> Change:
-    """Put recipients on hold; workers leave them alone until they are released."""
+    """Put recipients on hold; workers leave them alone until they are released. `reason` is By's, which checks it."""
     argument = {"quarantine": quarantine} if quarantine else {}
-    values = {"quarantine": quarantine, "reason": None if reason is None else checked_reason(reason)}
+    values = {"quarantine": quarantine, "reason": reason}
     return Change("hold", "queue_hold", _WAITING, "put on hold", sending=True, values=values, argument=argument)
 
 

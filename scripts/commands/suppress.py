@@ -45,11 +45,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     verbs = parser.add_subparsers(required=True, metavar="WHAT")
     verb = verbs.add_parser("add", help="suppress addresses or domains")
     verb.add_argument("targets", nargs="+", metavar="TARGET", help="an address, or a domain")
-    _add_reason(verb)
+    _add_terms(verb)
     finish(verb, add, acting=True)
     verb = verbs.add_parser("import", help="suppress every address or domain of a file, one a line")
     verb.add_argument("file", help="the file; - is standard input; # begins a comment")
-    _add_reason(verb)
+    _add_terms(verb)
     finish(verb, import_file, acting=True)
     verb = verbs.add_parser("remove", help="let an address or a domain get mail again")
     verb.add_argument("target", metavar="TARGET")
@@ -126,7 +126,7 @@ def _ask[T](options: argparse.Namespace, question: Callable[[database.Connection
     return one_connection.ask(conninfo, "pillarbox suppress", question)
 
 
-def _add_reason(verb: argparse.ArgumentParser) -> None:
+def _add_terms(verb: argparse.ArgumentParser) -> None:
     add_reason(verb, "the reason; senders may read it", default="by an operator")
     settings.add_preview(verb)
     verb.add_argument("--keep", type=duration, metavar="DURATION", help="for how long, such as 30d (default: for ever)")

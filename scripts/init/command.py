@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
         raise
     _print(options, folder, answer, published, None if fault else admin, fault)
     if fault:
-        there = f"--config {shlex.quote(str(folder))}"
+        there = _there(folder)
         add = f"pillarbox principal add {shlex.quote(admin)} --role admin --role sender {there}"
         rest = f"pillarbox migrate {there} && {add}"
         left = f"the files are there; once PostgreSQL answers, as an account that it accepts, type: {rest}"
@@ -186,6 +186,11 @@ def _prepare(smtpd: SmtpdConfig, admin: str) -> str | None:
     return None
 
 
+def _there(folder: Path) -> str:
+    """The option that names this folder, as a shell takes it."""
+    return f"--config {shlex.quote(str(folder))}"
+
+
 def _print(
     options: argparse.Namespace,
     folder: Path,
@@ -206,7 +211,7 @@ def _print(
         print(f"  {each.name}{'/' if each.is_dir() else ''}")
     if len(published) > 1:
         print("\n" + "\n".join(published) + f"\n; the same lines are in {folder / 'dns.zone'}\n")
-    there = f"--config {shlex.quote(str(folder))}"
+    there = _there(folder)
     if admin:
         print(f"{admin} has the roles admin and sender: pillarbox principal list {there}")
     print(f"next: pillarbox up {there}, and beside it: pillarbox doctor {there}")
