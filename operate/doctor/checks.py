@@ -196,8 +196,8 @@ CHECKS: Final[dict[str, str]] = {
         "not log in once more."
     ),
     "host.dns": (
-        "DNS answers, and knows the names that we give other hosts. W: a name has no address. A: DNS does not answer. "
-        "Both are notes where no transport needs DNS."
+        "DNS answers, and knows the names that we give other hosts. W: a name has no address, or a name server "
+        "does not answer. A: none does. All are notes where no transport needs DNS."
     ),
     "host.name": (
         "This host has a fully qualified name, or the configuration gives one. W: neither, so mail says the literal of "

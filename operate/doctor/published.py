@@ -18,7 +18,6 @@ from operate.doctor.own_policy import own_policies, policy_fetcher
 from queued.routing.dns_answer import Answer
 from queued.signing.keys import UnusableKey, read_key
 from queued.signing.records import difference, published_keys
-from queued.signing.sign import published
 from shared.how_many import how_many
 
 if TYPE_CHECKING:
@@ -41,12 +40,12 @@ async def records(queued: QueuedConfig, resolver: Resolver, fetcher: Fetcher | N
     spf, dmarc, faults, pointers, policies = await asyncio.gather(
         _each(domains, lambda domain: resolver.txt(domain, "v=spf1")),
         _each(domains, lambda domain: _dmarc(resolver, domain)),
-        asyncio.gather(*(asyncio.to_thread(_key, key, domain) for key, domain in keys)),
+        asyncio.gather(*(_key(resolver, key, domain) for key, domain in keys)),
         _each(names, lambda name: _pointers(resolver, name)),
         own_policies(domains, resolver, fetcher or policy_fetcher(resolver)),
     )
-    found = [(f"{key.selector}._domainkey.{domain}", fault) for (key, domain), fault in zip(keys, faults, strict=True)]
-    return [sender_policy(spf), signatures(dict(found)), policy(dmarc), policies, reverse(pointers)]
+    found = dict(zip((f"{key.selector}._domainkey.{domain}" for key, domain in keys), faults, strict=True))
+    return [sender_policy(spf), signatures(found), policy(dmarc), policies, reverse(pointers)]
 
 
 def sender_policy(answers: Mapping[str, Answer[str]]) -> Finding:
@@ -56,12 +55,10 @@ def sender_policy(answers: Mapping[str, Answer[str]]) -> Finding:
     return _verdict(_SPF, faults, remedy, answers)
 
 
-def signatures(faults: Mapping[str, str | None]) -> Finding:
-    """DNS has the public key of each signature (DKIM)."""
-    wrong = [f"{name}: {fault}" for name, fault in faults.items() if fault]
-    if wrong:
-        return Finding(_DKIM, Severity.WARN, listed(wrong), "see `pillarbox dkim check`")
-    return Finding(_DKIM, Severity.OK, f"{listed(faults)} found" if faults else "signing.rules names no domain")
+def signatures(faults: Mapping[str, Answer[str]]) -> Finding:
+    """DNS has the public key of each signature (DKIM). faults: by name, the fault as its record."""
+    wrong = [f"{name}: {listed(fault.records)}" for name, fault in faults.items() if fault.records]
+    return _verdict(_DKIM, wrong, "see `pillarbox dkim check`", faults)
 
 
 def policy(answers: Mapping[str, Answer[str]]) -> Finding:
@@ -97,15 +94,15 @@ def _verdict(check: str, faults: list[str], remedy: str, answers: Mapping[str, A
 
 async def _each[Found](names: list[str], ask: Callable[[str], Awaitable[Answer[Found]]]) -> dict[str, Answer[Found]]:
     """The answer about each name, asked side by side."""
+    return dict(zip(names, await asyncio.gather(*(_asked(ask(name)) for name in names)), strict=True))
 
-    async def one(name: str) -> Answer[Found]:
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                return await ask(name)
-        except (ValueError, TimeoutError) as error:
-            return Answer("failed", text=str(error) or "no answer in time")
 
-    return dict(zip(names, await asyncio.gather(*map(one, names)), strict=True))
+async def _asked[Found](asking: Awaitable[Answer[Found]]) -> Answer[Found]:
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            return await asking
+    except (ValueError, TimeoutError) as error:
+        return Answer("failed", text=str(error) or "no answer in time")
 
 
 async def _dmarc(resolver: Resolver, domain: str) -> Answer[str]:
@@ -132,9 +129,14 @@ async def _pointers(resolver: Resolver, name: str) -> Answer[str]:
     return Answer("found", tuple(wrong))
 
 
-def _key(key: SigningKey, domain: str) -> str | None:
-    """The fault of a key in DNS; None when it is right."""
+async def _key(resolver: Resolver, key: SigningKey, domain: str) -> Answer[str]:
+    """The fault of a key, or of its record in DNS; nothing when it is right."""
     try:
-        return difference(read_key(key.file).record(), published(key.selector, domain, _PATIENCE))
-    except (OSError, UnusableKey) as error:
-        return str(error)
+        ours = read_key(key.file).record()
+    except UnusableKey as error:
+        return Answer("found", (str(error),))
+    found = await _asked(resolver.key(key.selector, domain))
+    if found.state == "failed":
+        return found
+    fault = difference(ours, found.records[0] if found.records else None)
+    return Answer("found", (fault,) if fault else ())

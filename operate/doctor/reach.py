@@ -1,7 +1,7 @@
 """reach — tries the hosts that transports name, and asks DNS for the names we bear
 
 Owns: one conversation with each host that queued.yaml names, by the worker's own client: connect, greeting, EHLO, TLS
-    as the transport demands, login, QUIT; and one question to DNS for each of our names.
+    as the transport demands, login, QUIT; one question to DNS for each of our names, and one to each name server.
 Guarantees: no mail is sent, and no recipient is named. Each step has ten seconds at most. Where mail waits because a
     login was refused, doctor does not log in once more: a host may lock the account.
 See: queued/smtp/handshake.py; queued/routing/resolver.py.
@@ -24,7 +24,7 @@ from queued.tls.context import Contexts
 from shared.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from queued.routing.dns_answer import Answer
     from queued.routing.resolver import Resolver
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _REACHED: Final = "transport.reached"
 _NAMES: Final = "host.dns"
+_SERVERS: Final = "see routing.dns of queued.yaml, or /etc/resolv.conf"
 _PATIENCE: Final = 10.0  # seconds for each step, in which a host of ours answers
 _NOWHERE: Final = "doctor.invalid"  # a domain that no route names, so that the transport's own hosts are chosen
 _TIMEOUTS: Final = replace(
@@ -122,8 +123,11 @@ async def names(smtpd: SmtpdConfig, queued: QueuedConfig, resolver: Resolver) ->
         {name or socket.getfqdn() for name in given} - {name for name in given if name and name.startswith("[")}
     )
     by_mx = any(each.connection.mode == "mx" for each in queued.transports)
-    answers = await asyncio.gather(*(_addresses(resolver, name) for name in ours))
-    return named(dict(zip(ours, answers, strict=True)), by_mx=by_mx)
+    answers, unanswered = await asyncio.gather(
+        asyncio.gather(*(_addresses(resolver, name) for name in ours)),
+        resolver.unanswered(ours[0] if ours else "localhost"),
+    )
+    return named(dict(zip(ours, answers, strict=True)), unanswered, by_mx=by_mx)
 
 
 async def _addresses(resolver: Resolver, name: str) -> Answer[object] | None:
@@ -134,15 +138,21 @@ async def _addresses(resolver: Resolver, name: str) -> Answer[object] | None:
         return None
 
 
-def named(answers: dict[str, Answer[object] | None], *, by_mx: bool) -> Finding:
-    """One finding of what DNS says about our names; `by_mx`: mail goes to mail exchangers, which DNS names."""
+def named(answers: dict[str, Answer[object] | None], unanswered: Sequence[str] = (), *, by_mx: bool) -> Finding:
+    """One finding of what DNS says about our names.
+
+    unanswered: the name servers that do not answer. by_mx: mail goes to mail exchangers, which DNS names.
+    """
     silent = [name for name, answer in answers.items() if answer is None or answer.state == "failed"]
     absent = [name for name, answer in answers.items() if answer is not None and answer.state in {"nothing", "unknown"}]
     if silent:
         text = f"DNS does not answer for {listed(silent)}"
         severity = Severity.ALARM if by_mx else Severity.NOTE
-        remedy = "see routing.dns of queued.yaml, or /etc/resolv.conf" if by_mx else ""
+        remedy = _SERVERS if by_mx else ""
         return Finding(_NAMES, severity, text + ("" if by_mx else "; no transport needs it"), remedy)
+    if unanswered:
+        text = f"name server {listed(unanswered)} does not answer; the others do"
+        return Finding(_NAMES, Severity.WARN if by_mx else Severity.NOTE, text, _SERVERS if by_mx else "")
     if absent:
         text = f"{listed(absent)} has no address in DNS, and many hosts refuse mail from such a name"
         remedy = "publish an address record, or set hostname to a name that has one" if by_mx else ""

@@ -6,6 +6,7 @@ See: docs/reference/doctor.md for the checks; operate/doctor/checks.py for their
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import shutil
 import socket
@@ -62,10 +63,14 @@ async def examine(
         findings.append(disk(usage.free, usage.total, limits or Limits()))
     if not offline:
         resolver = Resolver(queued.routing.dns)
+        resolver.patience = None  # each question is asked to its end
         try:
-            findings += await reach.reached(queued, refused_by(findings), resolver)
-            findings.append(await reach.names(smtpd, queued, resolver))
-            findings += await published.records(queued, resolver)
+            hosts, names, records = await asyncio.gather(
+                reach.reached(queued, refused_by(findings), resolver),
+                reach.names(smtpd, queued, resolver),
+                published.records(queued, resolver),
+            )
+            findings += [*hosts, names, *records]
         finally:
             await resolver.close()
     order = list(CHECKS)

@@ -1,6 +1,7 @@
 """resolver — asks DNS for mail exchangers, addresses, TLSA and TXT, and remembers the answers for a while
 
-Owns: the one door to dnspython, its name servers and the time limit of a question; the kept answers.
+Owns: the one door to dnspython and the time limit of a question; the kept answers. Which name servers are asked, and
+    in which order: queued/routing/name_servers.py.
 Guarantees: a question ends by `timeout`; the same question asked by many at once goes out once. An answer is kept for
     its own time to live, at least _LEAST and at most `ttl` (one that says no, at most _MOST_NO); a failure for three
     times as long as it took, twice as long each further time, up to five minutes (RFC 9520 section 3.2).
@@ -16,7 +17,6 @@ Guarantees: a question ends by `timeout`; the same question asked by many at onc
 Raises: ValueError for text that is not a domain name; ParkedError while DNS has not answered; ResolverClosedError
     once `close` began.
 See: RFC 1035 section 7; RFC 2308 section 5 (how long no is kept); RFC 7505; RFC 6840 sections 5.7 and 5.8 (AD).
-Bugs: the name servers are read from the system when the first question is asked, and not again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ import dns.asyncresolver
 import dns.exception
 import dns.flags
 import dns.name
-import dns.nameserver
 import dns.rdatatype
 import dns.resolver
 import dns.reversename
@@ -44,9 +43,11 @@ import dns.reversename
 from queued.routing.careful_dns import CarefulBackend
 from queued.routing.dns_answer import Answer, Tlsa
 from queued.routing.dns_cache import DnsCache
+from queued.routing.name_servers import PER_SERVER, NameServers
 from queued.routing.question_line import QuestionLine, QuestionTurn
 from queued.routing.unanswered import Unanswered
 from queued.waiting.deferral import SOONEST, Deferral, ParkedError, ParkedLine
+from shared.config.queued.routing import HostPort
 from shared.errors import in_words
 from shared.mail.domain import DomainRefused, to_ascii
 from shared.mail.smtp_reply import printable
@@ -56,13 +57,13 @@ from shared.outcome import outcome_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from queued.routing.name_servers import NameServer
     from queued.routing.route import Address
     from shared.config.queued.routing import Dns
 
 _LEAST: Final = 5.0  # seconds: a time to live of nothing would mean one question for each message
 _MOST_NO: Final = 300.0  # seconds; RFC 2308 section 5 bids a limit, and a new domain should not wait long
 _PAYLOAD: Final = 1232  # octets in one datagram without fragments (DNS Flag Day 2020)
-_PER_SERVER: Final = 2.0  # seconds until the next name server is asked, as dnspython has it
 _AT_ONCE: Final = 200  # questions, each with a socket of its own; descriptors often end at 1024
 _PROMPT: Final = 1.0  # seconds for which a question has one of these places
 _PATIENCE: Final = 1.2  # seconds that a caller waits: long enough to learn that it found no other place
@@ -75,10 +76,10 @@ _MOST_RECORDS: Final = 50  # of one answer, the best MX first: more are not need
 _STS: Final = "v=STSv1"  # RFC 8461 section 3.1
 _READ: Final = (_STS, "v=spf1", "v=DMARC1")  # how the TXT records begin that are read; others are not kept
 _LONGEST_TXT: Final = 512  # octets of one TXT record; an announcement has about 30
+_KEYS: Final = "._domainkey."  # in the names of public keys, whose records are read whole
 _SHORT: Final = 3  # letters of a label such as co or com, below which anyone can register names
 _PLAIN: Final = re.compile(r"([a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}")  # is the text of a name as it stands
 _LONGEST_PLAIN: Final = 253  # octets of it; RFC 1035 section 2.3.4 with the octets of length counted
-_DNS_PORT: Final = 53  # RFC 1035 section 4.2
 _SOCKETS: Final = CarefulBackend()
 
 
@@ -96,7 +97,8 @@ class Resolver:
 
     def __init__(self, settings: Dns) -> None:
         self._settings = settings
-        self._resolver: dns.asyncresolver.Resolver | None = None
+        self._servers = NameServers(settings.servers)
+        self._resolver = self._made()
         self._kept = DnsCache[_Question](settings.entries)
         self._line = QuestionLine(_AT_ONCE, _PROMPT)
         self._unanswered = Unanswered[_Question](settings.entries)
@@ -104,7 +106,7 @@ class Resolver:
         self._slow: Counter[str] = Counter()  # questions by zone, and all under ""
         self._lines: dict[str, ParkedLine] = {}  # recipients that wait to ask again, by zone
         self._gap, self._answered_at = _QUICKEST, monotonic()  # mean seconds between two answers, and the last one
-        self._going: set[_Question] = set()  # the slow ones
+        self._going: dict[_Question, float] = {}  # the slow ones, and when each was asked
         self.patience: float | None = _PATIENCE
         self._asking: dict[_Question, asyncio.Task[_Records]] = {}
 
@@ -141,12 +143,12 @@ class Resolver:
         except ValueError:
             return None
         kept = self._kept.get(question)
-        if question in self._asking or (kept is not None and monotonic() < kept[0]) or self._stale(question):
+        if (kept is not None and monotonic() < kept[0]) or self._stale(question):
             return None
-        if (refused := self._refused(question)) is not None:
+        if question in self._asking:
+            return self._soon(question) if question in self._going else None
+        if (refused := self._refused(question)) is not None or self.patience is None:
             return refused
-        if self.patience is None:
-            return None
         number, asked = self._unanswered.number(question), self._unanswered.is_asked(question)
         full = self._line.is_full(_WAITING, number, monotonic(), asked=asked, follow=follow)
         return self._without_place(question, follow=follow) if full else None
@@ -163,9 +165,31 @@ class Resolver:
         found: Answer[str] = await self._answer(_name(name), dns.rdatatype.TXT)
         return replace(found, records=tuple(record for record in found.records if record.startswith(begins)))
 
+    async def key(self, selector: str, domain: str) -> Answer[str]:
+        """The TXT records where DNS has a public key for DKIM, whole (RFC 6376 section 3.6.2.1)."""
+        return await self._answer(_name(f"{selector}{_KEYS}{domain}"), dns.rdatatype.TXT)
+
     async def pointer(self, address: Address) -> Answer[str]:
         """The names that the reverse record (PTR) of an address has (RFC 1035 section 3.5)."""
         return await self._answer(_text(dns.reversename.from_address(str(address))), dns.rdatatype.PTR)
+
+    async def unanswered(self, host: str) -> list[str]:
+        """The name servers that do not answer a question about this host, as routing.dns.servers has them."""
+        try:
+            servers = self._servers.in_order()
+        except (dns.resolver.NoResolverConfiguration, ValueError):
+            return []
+
+        async def is_answered(server: NameServer) -> bool:
+            alone = Resolver(self._settings.model_copy(update={"servers": [HostPort(server.address, server.port)]}))
+            alone.patience = None
+            try:
+                return (await alone.addresses(host)).state != "failed"
+            finally:
+                await alone.close()
+
+        answered = await asyncio.gather(*map(is_answered, servers))
+        return [server.where for server, told in zip(servers, answered, strict=True) if not told]
 
     async def close(self) -> None:
         """Give up the open questions: the callers that wait have begun nothing, and learn at once."""
@@ -199,7 +223,6 @@ class Resolver:
         return None if answer.state == "unknown" and question[1] != dns.rdatatype.TXT else answer
 
     async def _asked(self, question: _Question) -> _Records:
-        name, _ = question
         asking = self._asking.get(question)
         if asking is None:
             turn = self._turn(question)
@@ -212,9 +235,7 @@ class Resolver:
         except TimeoutError:
             if question not in self._going:  # it has no place yet
                 raise ParkedError(self._without_place(question)) from None
-            # It ends by its own limit, and its answer is kept for the caller's next question.
-            wait = limit - _PATIENCE + random.uniform(0, _PROMPT)
-            raise ParkedError(_silent(name, wait)) from None
+            raise ParkedError(self._soon(question)) from None
 
     def _asked_for(self, question: _Question, turn: QuestionTurn, asking: asyncio.Task[_Records]) -> None:
         del self._asking[question]
@@ -244,6 +265,12 @@ class Resolver:
             return _silent(name, left + random.uniform(SOONEST, SOONEST + left))
         return None
 
+    def _soon(self, question: _Question) -> Deferral:
+        """For how long to park while a slow question goes on: as long again as it has taken, at most to its end."""
+        took = monotonic() - self._going[question]
+        wait = min(took, self._settings.timeout.total_seconds() - took)
+        return _silent(question[0], max(wait, SOONEST) + random.uniform(0, _PROMPT))
+
     def _without_place(self, question: _Question, *, follow: int = 0) -> Deferral:
         """For how long to park who finds no place: so that those who come again are as many as there will be places."""
         name, now = question[0], monotonic()
@@ -268,11 +295,11 @@ class Resolver:
             parked = self._without_place(question)
             raise ParkedError(parked._replace(seconds=max(parked.seconds, left)))
         self._slow.update(("", zone))
-        self._going.add(question)
+        self._going[question] = monotonic() - _PROMPT
         try:
             yield
         finally:
-            self._going.discard(question)
+            del self._going[question]
             self._slow.subtract(("", zone))
             if not self._slow[zone]:
                 del self._slow[zone]
@@ -292,14 +319,7 @@ class Resolver:
         asked = None
         try:
             try:
-                resolving = self._servers().resolve(
-                    *(dns.name.from_text(name), kind),
-                    raise_on_no_answer=False,
-                    lifetime=limit,
-                    search=False,
-                    backend=_SOCKETS,
-                )
-                asked = asyncio.ensure_future(resolving)
+                asked = asyncio.ensure_future(self._query(dns.name.from_text(name), kind, limit))
                 await asyncio.wait((asked,), timeout=_PROMPT)
             finally:
                 self._line.leave(turn)
@@ -339,7 +359,7 @@ class Resolver:
         canonical = "" if canonical == name else canonical
         if answer.rrset is None:
             return self._keep(question, Answer("nothing", secure=secure, canonical=canonical), min(lives, _MOST_NO))
-        records = _records(kind, answer.rrset)
+        records = _records(kind, answer.rrset, whole=_KEYS in name)
         return self._keep(question, Answer("found", records, secure=secure, canonical=canonical), lives)
 
     def _keep_failure(self, question: _Question, text: str, took: float) -> _Records:
@@ -352,18 +372,20 @@ class Resolver:
         self._kept.keep(question, ends, answer)
         return answer
 
-    def _servers(self) -> dns.asyncresolver.Resolver:
-        if self._resolver is None:
-            servers = self._settings.servers
-            made = dns.asyncresolver.Resolver(configure=not servers)
-            if servers:
-                made.nameservers = [dns.nameserver.Do53Nameserver(s.host, s.port or _DNS_PORT) for s in servers]
-            made.timeout = _PER_SERVER
-            made.use_edns(0, 0, _PAYLOAD)
-            if self._settings.trusted:
-                made.set_flags(dns.flags.RD | dns.flags.AD)  # RFC 6840 section 5.7: we understand AD in the answer
-            self._resolver = made
-        return self._resolver
+    def _made(self) -> dns.asyncresolver.Resolver:
+        made = dns.asyncresolver.Resolver(configure=False)
+        made.timeout = PER_SERVER
+        made.use_edns(0, 0, _PAYLOAD)
+        if self._settings.trusted:
+            made.set_flags(dns.flags.RD | dns.flags.AD)  # RFC 6840 section 5.7: we understand AD in the answer
+        return made
+
+    async def _query(self, name: dns.name.Name, kind: dns.rdatatype.RdataType, limit: float) -> dns.resolver.Answer:
+        """Ask the name servers one after another."""
+        self._resolver.nameservers = self._servers.in_order()  # resolve reads it before it first waits
+        return await self._resolver.resolve(
+            *(name, kind), raise_on_no_answer=False, lifetime=limit, search=False, backend=_SOCKETS
+        )
 
 
 def _name(text: str) -> str:
@@ -395,15 +417,15 @@ def _text(name: dns.name.Name) -> str:
     return name.to_text(omit_final_dot=True).lower()
 
 
-def _records(kind: dns.rdatatype.RdataType, found: Iterable[Any]) -> tuple[object, ...]:
-    """The content of the records, without the wrapping."""
+def _records(kind: dns.rdatatype.RdataType, found: Iterable[Any], *, whole: bool) -> tuple[object, ...]:
+    """The content of the records, without the wrapping. whole: of any TXT record, not only of those that are read."""
     if kind == dns.rdatatype.MX:
         return tuple(sorted((data.preference, _text(data.exchange)) for data in found)[:_MOST_RECORDS])
     if kind in {dns.rdatatype.CNAME, dns.rdatatype.PTR}:
         return tuple(_text(data.target) for data in found)[:_MOST_RECORDS]
     if kind == dns.rdatatype.TXT:
-        texts = (b"".join(data.strings)[:_LONGEST_TXT].decode("ascii", "replace") for data in found)
-        return tuple(text for text in texts if text.startswith(_READ))[:_MOST_RECORDS]
+        texts = (b"".join(data.strings)[: None if whole else _LONGEST_TXT].decode("ascii", "replace") for data in found)
+        return tuple(text for text in texts if whole or text.startswith(_READ))[:_MOST_RECORDS]
     if kind == dns.rdatatype.TLSA:
         return tuple(Tlsa(data.usage, data.selector, data.mtype, data.cert) for data in found)[:_MOST_RECORDS]
     return tuple(ip_address(data.address) for data in found)[:_MOST_RECORDS]

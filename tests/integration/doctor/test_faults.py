@@ -298,11 +298,15 @@ async def test_a_lack_of_connections_is_reported(patient: Patient) -> None:
 async def test_texts_that_were_indexed_in_another_order_are_reported(patient: Patient, administrator: str) -> None:
     assert (await patient.worst("server.collation")).verdict is OK
     with psycopg.connect(administrator, autocommit=True) as connection:
-        actual = """SELECT datname, pg_database_collation_actual_version(oid) AS version FROM pg_database
-                     WHERE datname = current_database()"""
-        name, version = connection.execute(actual).fetchone() or ("", "")
-        connection.execute("UPDATE pg_database SET datcollversion = '2.31' WHERE datname = current_database()")
-    finding = await patient.worst("server.collation")
+        actual = """SELECT datname, pg_database_collation_actual_version(oid) AS version, datcollversion
+                      FROM pg_database WHERE datname = current_database()"""
+        change = "UPDATE pg_database SET datcollversion = %s WHERE datname = current_database()"
+        name, version, before = connection.execute(actual).fetchone() or ("", "", "")
+        connection.execute(change, ["2.31"])
+        try:
+            finding = await patient.worst("server.collation")
+        finally:
+            connection.execute(change, [before])  # other tests use this database after us
     if version is None:  # PostgreSQL 15 knows no version of the locale C
         assert finding.verdict is OK
     else:

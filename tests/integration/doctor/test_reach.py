@@ -16,7 +16,10 @@ from operate.doctor.reach import named
 from queued.routing.dns_answer import Answer
 from queued.routing.resolver import Resolver
 from scripts.sink.server import Sink
+from shared.config.queued.routing import Routing
 from shared.config.queued.settings import QueuedConfig
+from shared.config.smtpd.settings import SmtpdConfig
+from tests.fixtures.peers.fake_dns import SILENT, FakeDns
 from tests.fixtures.peers.relay import Relay
 
 if TYPE_CHECKING:
@@ -115,6 +118,36 @@ def test_our_host_names_are_checked_in_dns() -> None:
     assert (absent.verdict, "has no address in DNS" in absent.found) == (Severity.WARN, True)
     assert named({"a.example": failed}, by_mx=True).verdict is Severity.ALARM
     assert named({"a.example": None, "b.example": found}, by_mx=False).verdict is Severity.NOTE
+
+
+@pytest.mark.parametrize("by_mx", [True, False])
+async def test_a_name_server_that_does_not_answer_is_named(*, by_mx: bool) -> None:
+    records = {("us.example", "A"): ["192.0.2.1"]}
+    async with (
+        FakeDns(records) as answers,
+        FakeDns({("us.example", kind): [SILENT] for kind in ("A", "AAAA")}) as silent,
+    ):
+        transport = {"connection": {"mode": "mx"}} if by_mx else to(NONE)
+        config = queued(transport)
+        smtpd = SmtpdConfig.model_validate({"servers": [{"id": "s", "hostname": "us.example"}]})
+
+        async def names(*servers: FakeDns) -> Finding:
+            given = {"dns": {"servers": [server.where for server in servers], "timeout": "2s"}}
+            asking = config.model_copy(update={"routing": Routing.model_validate(given)})
+            resolver = Resolver(asking.routing.dns)
+            resolver.patience = None
+            try:
+                return await reach.names(smtpd, asking, resolver)
+            finally:
+                await resolver.close()
+
+        assert (await names(answers)).verdict is Severity.OK
+        found = await names(answers, silent)
+        assert found.verdict is (Severity.WARN if by_mx else Severity.NOTE)
+        assert found.found == f"name server {silent.where} does not answer; the others do"
+        found = await names(silent)
+        assert found.verdict is (Severity.ALARM if by_mx else Severity.NOTE)
+        assert found.found.startswith("DNS does not answer for us.example")
 
 
 async def flow(patient: Patient) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from queued.signing.records import difference
 from scripts import cli
 from tests.fixtures.daemons.signing import key, key_files
+from tests.fixtures.peers.fake_dns import SERVFAIL, FakeDns
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,29 +77,38 @@ def test_a_record_is_compared_by_its_tags(found: str | None, said: str | None) -
     assert difference(RECORD, found) == said
 
 
-def test_check_looks_up_every_record_and_fails_if_one_is_wrong(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+async def test_check_asks_the_configured_name_server_and_fails_if_a_record_is_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def published(selector: str, domain: str) -> str | None:
-        if domain == "c.example":
-            raise OSError("no resolver answers")
-        return key(selector).record() if domain == "a.example" else None
+    selectors = ["ed", "rsa"]
+    records: dict[tuple[str, str], list[str]] = {
+        (f"{selector}._domainkey.a.example", "TXT"): [_quoted(key(selector).record())] for selector in selectors
+    }
+    records["ed._domainkey.c.example", "TXT"] = [SERVFAIL]
+    records["ed._domainkey.d.example", "TXT"] = ['"k=ed25519; p=' + "A" * 200 + '" "' + "A" * 240 + '"']
+    files = {entry["selector"]: entry["file"] for entry in key_files(tmp_path, *selectors)}
 
-    monkeypatch.setattr("scripts.commands.dkim.published", published)
-    [entry] = key_files(tmp_path, "ed")
-    written = f"{{selector: ed, file: '{entry['file']}'}}"
-    config = tmp_path / "queued.yaml"
-    config.write_text(f"signing: {{rules: [{{id: x, senderdomain: ['*.z.example', a.example], keys: [{written}]}}]}}")
-    assert cli.main(["dkim", "check", "--config", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == "ed._domainkey.a.example: ok\n"
-    config.write_text(
-        f"signing: {{rules: [{{id: x, senderdomain: [a.example, b.example, c.example], keys: [{written}]}}]}}"
-    )
-    assert cli.main(["dkim", "check", "--config", str(tmp_path)]) == 1
-    assert capsys.readouterr().out.splitlines()[1:] == [
-        "ed._domainkey.b.example: DNS has no such record",
-        "ed._domainkey.c.example: no resolver answers",
-    ]
+    async def checked(domains: str, *used: str) -> tuple[int, list[str]]:
+        keys = ", ".join(f"{{selector: {each}, file: '{files[each]}'}}" for each in used)
+        config = f"routing: {{dns: {{servers: ['{dns.where}'], timeout: 1s}}}}\n"
+        config += f"signing: {{rules: [{{id: x, senderdomain: [{domains}], keys: [{keys}]}}]}}\n"
+        (tmp_path / "queued.yaml").write_text(config)
+        status = await asyncio.to_thread(cli.main, ["dkim", "check", "--config", str(tmp_path)])
+        return status, capsys.readouterr().out.splitlines()
+
+    async with FakeDns(records) as dns:
+        status, lines = await checked("'*.z.example', a.example", *selectors)
+        assert (status, lines) == (0, ["ed._domainkey.a.example: ok", "rsa._domainkey.a.example: ok"])
+        status, lines = await checked("a.example, b.example, c.example, d.example", "ed")
+        assert status == 1
+        assert lines[1] == "ed._domainkey.b.example: DNS has no such record"
+        assert lines[2].startswith("ed._domainkey.c.example: DNS does not answer: ")
+        assert lines[3] == "ed._domainkey.d.example: DNS has another key"
+
+
+def _quoted(record: str) -> str:
+    """In the strings of a zone file, 255 octets at most each."""
+    return " ".join(f'"{record[at : at + 255]}"' for at in range(0, len(record), 255))
 
 
 def test_check_without_rules_reports_that_mail_is_unsigned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

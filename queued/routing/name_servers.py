@@ -1,0 +1,108 @@
+"""name_servers — the name servers that are asked, and in which order
+
+Owns: the list: that of the configuration, or the system's; how often each has not answered since it last did.
+Guarantees: the order is the configured one while all answer. A name server that does not answer goes behind those that
+    do, until it answers again; every _AGAIN seconds one question asks it first, to learn that. So a dead name server
+    delays one question in a while, not every one; c-ares does the same (ares_init_options(3),
+    ARES_OPT_SERVER_FAILOVER). The system's list is read again once its file has changed, as glibc does
+    (resolv.conf(5)).
+Raises: dns.resolver.NoResolverConfiguration, or ValueError, where the system names none that can be read and never did.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+import dns.exception
+import dns.message
+import dns.nameserver
+import dns.resolver
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from shared.config.queued.routing import HostPort
+
+PER_SERVER: Final = 0.7  # seconds until the next name server is asked, or the only one once more
+_AGAIN: Final = 5.0  # seconds, as c-ares has it
+_DNS_PORT: Final = 53  # RFC 1035 section 4.2
+_SYSTEM: Final = Path("/etc/resolv.conf")
+
+
+class NameServer(dns.nameserver.Do53Nameserver):
+    """One of them."""
+
+    unanswered = 0  # questions in a row
+    asked_first = 0.0  # when one that came while it did not answer was to ask it first, or it failed last
+
+    @property
+    def where(self) -> str:
+        """As in routing.dns.servers."""
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{host}:{self.port}"
+
+    async def async_query(self, request: dns.message.QueryMessage, timeout: float, *asked: Any, **named: Any) -> Any:  # noqa: ASYNC109 - dnspython's
+        """Ask it; as dnspython has it."""
+        try:
+            response = await super().async_query(request, timeout, *asked, **named)
+        except dns.message.Truncated:
+            self.unanswered = 0
+            raise
+        except (dns.exception.Timeout, OSError):
+            if timeout >= PER_SERVER:  # less is left at the end of a question, which says nothing about the server
+                self.unanswered += 1
+                self.asked_first = monotonic()
+            raise
+        self.unanswered = 0
+        return response
+
+
+class NameServers:
+    """All of them. configured: those of routing.dns.servers; empty: the system's."""
+
+    def __init__(self, configured: Sequence[HostPort]) -> None:
+        self._servers = [NameServer(each.host, each.port or _DNS_PORT) for each in configured]
+        self._system = not configured
+        self._rotate = False  # options rotate
+        self._stamp: tuple[int, ...] | None = None
+
+    def in_order(self) -> list[NameServer]:
+        """As the next question asks them."""
+        if self._system:
+            self._read()
+        servers = list(self._servers)
+        if self._rotate:
+            random.shuffle(servers)
+        servers.sort(key=lambda each: each.unanswered)
+        if not servers[0].unanswered:
+            now = monotonic()
+            again = next((each for each in servers if each.unanswered and now >= each.asked_first + _AGAIN), None)
+            if again is not None:
+                again.asked_first = now
+                servers.remove(again)
+                servers.insert(0, again)
+        return servers
+
+    def _read(self) -> None:
+        """Read the system's list, if it has changed. One that cannot be used does not replace another."""
+        try:
+            found = _SYSTEM.stat()
+            stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
+        except OSError:
+            stamp = None
+        if self._servers and stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            system = dns.resolver.Resolver(_SYSTEM)
+        except (dns.resolver.NoResolverConfiguration, ValueError, OSError):
+            if not self._servers:
+                raise
+            return
+        named = [each for each in system.nameservers if isinstance(each, str)]
+        known = {each.address: each for each in self._servers}
+        self._servers = [known.get(address) or NameServer(address, _DNS_PORT) for address in named]
+        self._rotate = system.rotate
