@@ -7,6 +7,7 @@ Guarantees: no stack trace for bad input, nor in a locale without UTF-8; Ctrl-C 
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import re
 import sys
@@ -14,7 +15,7 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Final
 
 from scripts.options import AS
-from shared.command_line import OF_OUTPUT, Parser, status_without_right
+from shared.command_line import OF_OUTPUT, Parser, status_of_refusal
 from shared.errors import PillarboxError
 from shared.masking import show
 from shared.version import version
@@ -81,6 +82,7 @@ def parser_of(verbs: Iterable[str] = VERBS) -> Parser:
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb."""
     given = sys.argv[1:] if arguments is None else arguments
+    logging.getLogger("psycopg").addHandler(logging.NullHandler())  # what it logs is in the error too
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(
             line_buffering=True,  # a line is there when it is printed, in a pipe too
@@ -102,7 +104,7 @@ def main(arguments: list[str] | None = None) -> int:
             sys.stderr.write(f"pillarbox: standard output cannot be written: {error.strerror}\n")
             _discard_output()
             return _UNWRITTEN
-        return status_without_right("pillarbox", error)
+        return status_of_refusal("pillarbox", error)
 
 
 def _run(given: list[str]) -> int:

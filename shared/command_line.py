@@ -1,7 +1,7 @@
 """command_line — the parser of every command line of Pillarbox: what is wrong with it is one line
 
-Owns: the wording of argparse's refusals, the suggestion for a mistyped word, the line about a missing right, and which
-    errors are of standard output.
+Owns: the wording of argparse's refusals, the suggestion for a mistyped word, the line about a refusal of PostgreSQL's,
+    and which errors are of standard output.
 Guarantees: a command line that cannot be used is one line on standard error and exit status 2, before anything is done.
 """
 
@@ -13,7 +13,7 @@ import errno
 import sys
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from shared.errors import DatabaseUnavailable, first_line, lacks_right, remedy
+from shared.errors import DatabaseUnavailable, first_line, is_of_server, lacks_right, lacks_schema, remedy
 from shared.masking import show
 
 if TYPE_CHECKING:
@@ -62,9 +62,12 @@ class Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(action, f"{show(value)} is unknown; allowed: {', '.join(allowed)}{suggestion}")
 
 
-def status_without_right(name: str, error: Exception) -> int:
-    """Write one line about a right that the login at PostgreSQL lacks; the exit status. Raises any other error."""
-    if not lacks_right(error):
+def status_of_refusal(name: str, error: Exception) -> int:
+    """Write one line about what PostgreSQL refuses for want of a right or our schema, or cannot do now; the status.
+
+    Raises any other error.
+    """
+    if not (lacks_right(error) or lacks_schema(error) or is_of_server(error)):
         raise error
     sys.stderr.write(f"{name}: {first_line(error)}{remedy(error)}\n")
     return DatabaseUnavailable.exit_status

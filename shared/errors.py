@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 _OF_ASYNCIO: Final = "Connect call failed"
 _LACKS_RIGHT: Final = "42501"
 _LACKS_SCHEMA: Final = ("42P01", "3F000")
+#: Classes of SQLSTATE: connection, transaction rolled back, resources, object not in the state for it, operator
+#: intervention, system error.
+_OF_SERVER: Final = frozenset({"08", "40", "53", "55", "57", "58"})
+_READ_ONLY: Final = "25006"
 #: By SQLSTATE: what an operator does about it.
 _REMEDIES: Final = {
     _LACKS_RIGHT: "; see docs/how-to/rights/grant-roles.md",
@@ -109,6 +113,12 @@ def error_text(error: Exception) -> str:
 def remedy(error: BaseException) -> str:
     """What to do about a refusal of PostgreSQL's, to follow its text; nothing where the text must do."""
     return _REMEDIES.get(getattr(error, "sqlstate", None) or "", "")
+
+
+def is_of_server(error: BaseException) -> bool:
+    """Whether PostgreSQL cannot do this now, whatever it was asked: no room, a lock, a shutdown, a read-only server."""
+    state = getattr(error, "sqlstate", None) or ""
+    return state[:2] in _OF_SERVER or state == _READ_ONLY
 
 
 def lacks_schema(error: BaseException) -> bool:

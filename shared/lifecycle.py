@@ -20,7 +20,7 @@ from contextlib import suppress
 from time import CLOCK_MONOTONIC, clock_gettime_ns, monotonic
 from typing import TYPE_CHECKING
 
-from shared.command_line import status_without_right
+from shared.command_line import status_of_refusal
 from shared.errors import PillarboxError
 from shared.observe import events
 
@@ -65,7 +65,7 @@ def exit_status(name: str, work: Callable[[], None]) -> int:
     except KeyboardInterrupt:  # Ctrl-C before `serve` listens to signals
         return status_to_exit_with(-signal.SIGINT)
     except Exception as error:  # noqa: BLE001 - others are raised again
-        return status_without_right(name, error)
+        return status_of_refusal(name, error)
     return 0
 
 

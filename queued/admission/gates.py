@@ -147,7 +147,7 @@ class Admission:
         self._step_out(admitted)
         if said.reached:
             if admitted.unproven is not None:
-                self._unproven.reached()
+                self._unproven.reached(monotonic())
             else:
                 self._unproven.delivered(monotonic())
         self.count_no_more(admitted)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from queued.destinations.destination import LEAST
-from queued.waiting.chances import Chances
+from queued.waiting.chances import Chances, Lately
 from queued.waiting.deferral import Deferral, ParkedLine
 from queued.waiting.newest import Newest
 from queued.waiting.watchdog import MOMENT, STANDING
@@ -53,6 +53,7 @@ class Unproven:
         self._for_new = Chances(min(_NEW, self._most / MOMENT))
         self._for_others = Chances(min(_OTHERS, self._most / MOMENT))
         self._begins = Chances(_OTHERS)
+        self._reached = Lately()  # attempts in the share
         self._slowest = STANDING / self._most_again  # what stands still for longer gives way
         self._gap = 0.0  # mean seconds between two given back, over a MOMENT or more; 0 when not known yet
         self._left = 0.0  # when the last one did, or the first of those in flight came
@@ -85,8 +86,9 @@ class Unproven:
         many = wanted.first and self._newest.newer(wanted.newest, now) > _NEW
         return self._for_others if self._for_others.any(now, spare=many) else None
 
-    def reached(self) -> None:
+    def reached(self, now: float) -> None:
         """One of those in flight has reached its destination: to let it begin was worth what it cost."""
+        self._reached.add(now)
         self._for_new.give_back()
         self._for_others.give_back()
         self._begins.give_back(_FOR_ONE)
@@ -107,7 +109,8 @@ class Unproven:
         """For how long recipients without a place are parked. follow: how many newer ones may come next."""
         pace = self._pace(now)
         if wanted.first:
-            pace = max(pace, self._for_others.every(now))
+            # As many may begin as there are chances, and one for each that reaches its destination.
+            pace = max(pace, 1 / (1 / self._for_others.every(now) + self._reached.count(now)))
             seconds = self._newest.put_off(wanted.newest, pace, now, follow=follow)
         else:
             seconds = self._line.seconds(now, pace)

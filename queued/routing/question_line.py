@@ -17,7 +17,7 @@ import asyncio
 from bisect import insort
 from typing import Final
 
-from queued.waiting.chances import Chances
+from queued.waiting.chances import Chances, Lately
 from queued.waiting.newest import Newest
 
 _VAIN: Final = 20.0  # questions within a second that were put off or asked in vain, beside those that are answered
@@ -52,6 +52,7 @@ class QuestionLine:
         self._first: list[QuestionTurn] = []  # never asked, the newest last
         self._again: list[QuestionTurn] = []  # in the order in which they came
         self._newest = Newest()  # of those never asked that were sent away
+        self._answered = Lately()
 
     def enter(self, turn: QuestionTurn, waiting: int | None = None) -> bool:
         """A place now or later; False if it is sent away. waiting: how many may be without a place, None for any."""
@@ -90,8 +91,9 @@ class QuestionLine:
             turn.settled.set()
             (self._again if turn.asked else self._first).remove(turn)
 
-    def answered(self, turn: QuestionTurn) -> None:
+    def answered(self, turn: QuestionTurn, now: float) -> None:
         """A name server has answered it: it was worth its chance."""
+        self._answered.add(now)
         if turn.returns:
             self._chances.give_back()
 
@@ -100,7 +102,8 @@ class QuestionLine:
 
         follow: how many newer ones may come next.
         """
-        return self._newest.put_off(number, self._pace, now, follow=follow)
+        pace = 1 / (1 / self._pace + self._answered.count(now))
+        return self._newest.put_off(number, pace, now, follow=follow)
 
     def _advance(self) -> None:
         while self._taken < self._places:

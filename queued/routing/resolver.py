@@ -325,7 +325,7 @@ class Resolver:
                 self._line.leave(turn)
             if asked.done():
                 self._heard()
-                self._line.answered(turn)
+                self._line.answered(turn, monotonic())
                 return asked.result()
             with self._slowly(question):
                 return await asked

@@ -17,6 +17,22 @@ _LEAST: Final = 0.2  # of the rate
 _FOR_EACH: Final = 0.4  # chances that an attempt takes which reached a destination that is known to answer
 
 
+class Lately:
+    """How many there were within about a second."""
+
+    def __init__(self) -> None:
+        self._count, self._at = 0.0, 0.0
+
+    def add(self, now: float) -> None:
+        """There was one more."""
+        self._count = self.count(now) + 1
+        self._at = now
+
+    def count(self, now: float) -> float:
+        """How many: each counts less the longer ago it was."""
+        return self._count * exp(self._at - now)
+
+
 class Chances:
     """A token bucket."""
 
@@ -26,7 +42,7 @@ class Chances:
         self._most = max(1.0, rate)
         self._left = self._most
         self._at = 0.0
-        self._reached, self._reached_at = 0.0, 0.0  # others delivered within about a second
+        self._others = Lately()  # deliveries
 
     def any(self, now: float, *, spare: bool = False) -> bool:
         """Whether there is one. spare: only if half of them are left."""
@@ -40,7 +56,7 @@ class Chances:
 
     def others(self, now: float) -> float:
         """How many others were delivered within about a second."""
-        return self._reached * exp(self._reached_at - now)
+        return self._others.count(now)
 
     def take(self) -> None:
         """One is used."""
@@ -48,8 +64,7 @@ class Chances:
 
     def delivered(self, now: float) -> None:
         """An attempt reached a destination that is known to answer."""
-        self._reached = self.others(now) + 1
-        self._reached_at = now
+        self._others.add(now)
 
     def give_back(self, chances: int = 1) -> None:
         """One was worth what it cost."""

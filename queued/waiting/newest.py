@@ -54,7 +54,7 @@ class Newest:
         self._lately *= exp((self._came_at - now) / _LATELY)
         self._came_at = now
         self._lately += mine not in self._due
-        ahead = min(self.newer(mine, now) * pace + min(follow, self._lately) * _RETURN, _LONGEST)
+        ahead = min(self.newer(mine, now) * pace + min(follow, self._lately) * min(pace, _RETURN), _LONGEST)
         seconds = max(SOONEST, ahead * random.uniform(0.7, 1.0))
         self.wait(mine, now + seconds)
         return seconds

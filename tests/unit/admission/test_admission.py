@@ -91,5 +91,5 @@ async def test_beside_mail_that_flows_old_mail_for_unproven_destinations_is_put_
     assert not put_off()
     assert put_off(received=old)
     assert put_off(retry_count=2)
-    unproven.reached()
+    unproven.reached(monotonic())
     assert not put_off(received=old)

@@ -130,10 +130,10 @@ def test_a_delivery_that_reached_its_destination_gives_its_chance_back() -> None
     unproven = Unproven(1000)
     for wanted, most in ((first(8), 100), (again(1), 50)):
         assert taken(unproven, wanted, 1.0) == most
-        unproven.reached()
+        unproven.reached(1.0)
         assert taken(unproven, wanted, 1.0) == 1
         for _ in range(200):
-            unproven.reached()
+            unproven.reached(1.0)
         assert taken(unproven, wanted, 1.0) == most
 
 
@@ -147,6 +147,22 @@ def test_others_have_fewer_chances_while_known_destinations_take_mail_and_a_fift
         assert taken(unproven, first(8), 2.0) == 100, "mail that came just now"
 
 
+def test_a_flood_returns_as_fast_as_its_destinations_are_reached() -> None:
+    def longest(reached: int) -> float:
+        unproven = Unproven(1000)
+        for n in range(700):
+            unproven.enter(first(n), 0.0)
+        for n in range(700):
+            unproven.leave(first(n), n / 700)
+        for n in range(reached):
+            unproven.reached(n / reached)
+        return max(unproven.parked(first(n), 1.0).seconds for n in range(3000, 1000, -1))
+
+    assert longest(0) > 25, "fifty a second"
+    assert 2 <= longest(700) < 6
+    assert longest(70) > 15
+
+
 def begun(unproven: Unproven, started: float, *, flows: bool, reached: int) -> int:
     """How many of 100 a second begin within ten seconds, where of each `reached` one reaches its destination."""
     found = 0
@@ -157,7 +173,7 @@ def begun(unproven: Unproven, started: float, *, flows: bool, reached: int) -> i
         if unproven.may_begin(now):
             found += 1
             if reached and found % reached == 0:
-                unproven.reached()
+                unproven.reached(now)
     return found
 
 

@@ -84,6 +84,17 @@ def test_a_new_question_is_delayed_briefly_in_any_queue() -> None:
     assert line.put_off(5000, 0.2) == 1.0
 
 
+def test_a_flood_of_questions_returns_as_fast_as_they_are_answered() -> None:
+    def longest(answered: int) -> float:
+        line = QuestionLine(200, 1.0)
+        for n in range(answered):
+            line.answered(first(n), n / answered)
+        return max(line.put_off(n, 1.0) for n in range(3000, 1000, -1))
+
+    assert longest(0) > 40, "twenty a second"
+    assert 2 <= longest(700) < 6
+
+
 def test_a_line_is_full_of_those_never_asked_for_all_and_of_others_for_those_asked_before() -> None:
     line = QuestionLine(1, 1.0)
     for turn in (again(1), again(2), again(3)):
@@ -121,7 +132,7 @@ def test_questions_that_return_have_chances_and_one_that_is_answered_gives_its_o
     assert all(admitted(first(n), 1.0) for n in range(100, 150)), "these came just now"
     assert not admitted(old[20], 1.0)
     for turn in old[:2]:
-        line.answered(turn)
+        line.answered(turn, 0.0)
     assert admitted(old[20], 1.0)
     assert not admitted(old[21], 1.0)
     assert admitted(old[21], 2.0)
