@@ -167,6 +167,7 @@ CHECKS: Final[dict[str, str]] = {
     "server.durability": (
         "Settings that make a commit durable are on. A: fsync or full_page_writes is off. W: synchronous_commit is off."
     ),
+    "server.writable": "Sessions can write. A: the server is a standby, or default_transaction_read_only is on.",
     "server.collation": (
         "The C library or ICU sorts texts as when they were indexed. W: its version is another one, after an upgrade "
         "of the system or on another host."

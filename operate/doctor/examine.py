@@ -103,6 +103,7 @@ class Look:
         return [
             server.version(row),
             server.durability(row),
+            server.writable(row),
             server.collation(row),
             server.connections(row, self._limits),
             server.notifications(row, listeners, self._limits),

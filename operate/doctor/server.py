@@ -42,6 +42,19 @@ def durability(row: Row) -> Finding:
     return Finding("server.durability", Severity.WARN, text, "ALTER SYSTEM SET synchronous_commit = on")
 
 
+def writable(row: Row) -> Finding:
+    """Whether sessions can write; hosting services end that when the volume is full."""
+    check = "server.writable"
+    if row.standby:
+        text = "PostgreSQL is a standby: no mail is accepted or delivered through it"
+        return Finding(check, Severity.ALARM, text, "name the primary in environment.database.uri, or promote this one")
+    if row.readonly:
+        text = "default_transaction_read_only is on: no mail is accepted or delivered"
+        remedy = "look at PostgreSQL's volume, then set it to off where it is on: ALTER SYSTEM, DATABASE or ROLE"
+        return Finding(check, Severity.ALARM, text, remedy)
+    return Finding(check, Severity.OK, "sessions can write")
+
+
 def collation(row: Row) -> Finding:
     """Whether the order of texts is that in which they were indexed (ALTER DATABASE, REFRESH COLLATION VERSION)."""
     if row.sorted_by is None or row.sorts_by in {None, row.sorted_by}:

@@ -190,10 +190,12 @@ SELECT count(*) AS looked, count(*) FILTER (WHERE refcount <> rows) AS wrong,
   FROM counted
 
 -- name: doctor_server
--- Facts of the server as a whole: version, durability, connections, room for locks, the queue of notifications, and the
--- versions of the library that sorts texts (NULL: those never change their order).
+-- Facts of the server as a whole: version, durability, whether sessions can write (by default; this one only looks),
+-- connections, room for locks, the queue of notifications, and the versions of the library that sorts texts (NULL: those
+-- never change their order).
 SELECT current_setting('server_version') AS version, current_setting('server_version_num')::integer AS number,
        pg_is_in_recovery() AS standby,
+       (SELECT reset_val = 'on' FROM pg_settings WHERE name = 'default_transaction_read_only') AS readonly,
        array(SELECT name || '=' || setting FROM pg_settings
               WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off' ORDER BY name) AS unsafe,
        (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')::integer AS connections,

@@ -9,11 +9,13 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import timedelta
 from time import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 
+from operate.doctor import server
 from operate.doctor.checks import Severity
 from shared.how_many import how_many
 from tests.fixtures.waiting import eventually
@@ -279,6 +281,27 @@ async def test_commits_without_durability_are_reported(patient: Patient, superus
     finally:
         superuser.sql("ALTER SYSTEM RESET full_page_writes")
         superuser.sql("SELECT pg_reload_conf()")
+
+
+async def test_sessions_that_cannot_write_are_reported(patient: Patient) -> None:
+    assert (await patient.worst("server.writable")).verdict is OK
+    database = patient.factory.one("SELECT current_database()")
+    patient.factory.sql(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
+    try:
+        finding = await patient.worst("server.writable")
+    finally:
+        with patient.factory.another() as session:
+            session.execute("SET default_transaction_read_only = off")
+            session.commit()
+            session.execute(f"ALTER DATABASE {database} RESET default_transaction_read_only".encode())
+            session.commit()
+    assert finding.verdict is ALARM
+    assert finding.found == "default_transaction_read_only is on: no mail is accepted or delivered"
+
+
+def test_a_standby_takes_no_mail() -> None:
+    facts = {"version": "18.4", "standby": True, "readonly": True}
+    assert server.writable(SimpleNamespace(**facts)).verdict is ALARM
 
 
 async def test_a_lack_of_connections_is_reported(patient: Patient) -> None:
