@@ -146,7 +146,7 @@ class Resolver:
         if (kept is not None and monotonic() < kept[0]) or self._stale(question):
             return None
         if question in self._asking:
-            return self._soon(question) if question in self._going else None
+            return self._soon(question) if self.patience is not None and question in self._going else None
         if (refused := self._refused(question)) is not None or self.patience is None:
             return refused
         number, asked = self._unanswered.number(question), self._unanswered.is_asked(question)
