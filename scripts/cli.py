@@ -67,6 +67,7 @@ _NOT_UTF8: Final = re.compile("[\ud800-\udfff]")
 _BEFORE_A_VERB: Final = ("-h", "--help", "--version")
 _INTERRUPTED, _UNREAD = 130, 141  # as a shell has it: 128 and the number of the signal
 _UNWRITTEN = 74  # EX_IOERR of sysexits.h
+_NOWHERE: Final = logging.NullHandler()
 
 
 def parser_of(verbs: Iterable[str] = VERBS) -> Parser:
@@ -82,7 +83,7 @@ def parser_of(verbs: Iterable[str] = VERBS) -> Parser:
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb."""
     given = sys.argv[1:] if arguments is None else arguments
-    logging.getLogger("psycopg").addHandler(logging.NullHandler())  # what it logs is in the error too
+    logging.getLogger("psycopg").addHandler(_NOWHERE)  # what it logs is in the error too
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(
             line_buffering=True,  # a line is there when it is printed, in a pipe too

@@ -62,8 +62,7 @@ async def examine(
         usage = shutil.disk_usage(environment.var)
         findings.append(disk(usage.free, usage.total, limits or Limits()))
     if not offline:
-        resolver = Resolver(queued.routing.dns)
-        resolver.patience = None  # each question is asked to its end
+        resolver = Resolver(queued.routing.dns, patience=None)
         try:
             hosts, names, records = await asyncio.gather(
                 reach.reached(queued, refused_by(findings), resolver),

@@ -21,10 +21,10 @@ import dns.message
 import dns.nameserver
 import dns.resolver
 
+from shared.config.queued.routing import HostPort
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from shared.config.queued.routing import HostPort
 
 PER_SERVER: Final = 0.7  # seconds until the next name server is asked, or the only one once more
 _AGAIN: Final = 5.0  # seconds, as c-ares has it
@@ -36,13 +36,12 @@ class NameServer(dns.nameserver.Do53Nameserver):
     """One of them."""
 
     unanswered = 0  # questions in a row
-    asked_first = 0.0  # when one that came while it did not answer was to ask it first, or it failed last
+    asked_first = 0.0  # when it failed last, or a question last asked it first to learn whether it answers again
 
     @property
-    def where(self) -> str:
+    def place(self) -> HostPort:
         """As in routing.dns.servers."""
-        host = f"[{self.address}]" if ":" in self.address else self.address
-        return f"{host}:{self.port}"
+        return HostPort(self.address, self.port)
 
     async def async_query(self, request: dns.message.QueryMessage, timeout: float, *asked: Any, **named: Any) -> Any:  # noqa: ASYNC109 - dnspython's
         """Ask it; as dnspython has it."""

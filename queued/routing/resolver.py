@@ -47,7 +47,6 @@ from queued.routing.name_servers import PER_SERVER, NameServers
 from queued.routing.question_line import QuestionLine, QuestionTurn
 from queued.routing.unanswered import Unanswered
 from queued.waiting.deferral import SOONEST, Deferral, ParkedError, ParkedLine
-from shared.config.queued.routing import HostPort
 from shared.errors import in_words
 from shared.mail.domain import DomainRefused, to_ascii
 from shared.mail.smtp_reply import printable
@@ -95,7 +94,8 @@ type _Records = Answer[Any]
 class Resolver:
     """DNS for a whole worker."""
 
-    def __init__(self, settings: Dns) -> None:
+    def __init__(self, settings: Dns, *, patience: float | None = _PATIENCE) -> None:
+        """patience: seconds that a caller waits, None for as long as the question goes on."""
         self._settings = settings
         self._servers = NameServers(settings.servers)
         self._resolver = self._made()
@@ -107,7 +107,7 @@ class Resolver:
         self._lines: dict[str, ParkedLine] = {}  # recipients that wait to ask again, by zone
         self._gap, self._answered_at = _QUICKEST, monotonic()  # mean seconds between two answers, and the last one
         self._going: dict[_Question, float] = {}  # the slow ones, and when each was asked
-        self.patience: float | None = _PATIENCE
+        self.patience = patience
         self._asking: dict[_Question, asyncio.Task[_Records]] = {}
 
     async def mx(self, domain: str) -> Answer[tuple[int, str]]:
@@ -180,16 +180,15 @@ class Resolver:
         except (dns.resolver.NoResolverConfiguration, ValueError):
             return []
 
-        async def is_answered(server: NameServer) -> bool:
-            alone = Resolver(self._settings.model_copy(update={"servers": [HostPort(server.address, server.port)]}))
-            alone.patience = None
+        async def asked(server: NameServer) -> str:
+            alone = Resolver(self._settings.model_copy(update={"servers": [server.place]}), patience=None)
             try:
-                return (await alone.addresses(host)).state != "failed"
+                return (await alone.addresses(host)).state
             finally:
                 await alone.close()
 
-        answered = await asyncio.gather(*map(is_answered, servers))
-        return [server.where for server, told in zip(servers, answered, strict=True) if not told]
+        states = await asyncio.gather(*map(asked, servers))
+        return [str(server.place) for server, state in zip(servers, states, strict=True) if state == "failed"]
 
     async def close(self) -> None:
         """Give up the open questions: the callers that wait have begun nothing, and learn at once."""

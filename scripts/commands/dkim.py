@@ -92,8 +92,7 @@ async def _compared(queued: QueuedConfig) -> list[tuple[str, str | None]]:
             except UnusableKey as error:
                 raise PillarboxError(f"signing rule {rule.id}: {error}") from None
             keys.append((ours, key.selector, domain))
-    resolver = Resolver(queued.routing.dns)
-    resolver.patience = None
+    resolver = Resolver(queued.routing.dns, patience=None)
 
     async def compare(ours: str, selector: str, domain: str) -> tuple[str, str | None]:
         found = await resolver.key(selector, domain)

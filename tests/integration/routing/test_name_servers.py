@@ -101,7 +101,7 @@ def test_the_list_of_the_system_is_read_again_when_it_has_changed(
         replaced = tmp_path / "new"
         replaced.write_text(text)
         replaced.replace(file)
-        return [server.where for server in servers.in_order()]
+        return [str(server.place) for server in servers.in_order()]
 
     assert read("nameserver 192.0.2.1\nnameserver 2001:db8::1\n") == ["192.0.2.1:53", "[2001:db8::1]:53"]
     [kept, _] = servers.in_order()
