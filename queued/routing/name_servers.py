@@ -5,13 +5,16 @@ Guarantees: the order is the configured one while all answer. A name server that
     do, until it answers again; every _AGAIN seconds one question asks it first, to learn that. So a dead name server
     delays one question in a while, not every one; c-ares does the same (ares_init_options(3),
     ARES_OPT_SERVER_FAILOVER). The system's list is read again once its file has changed, as glibc does
-    (resolv.conf(5)).
+    (resolv.conf(5)). A question that asks a server again waits twice as long as before, as in c-ares, so that one whose
+    answers take longer than PER_SERVER is heard; while all are silent, the first try is longer than a question has a
+    place (queued/routing/resolver.py), so that those that end then are not sent twice.
 Raises: dns.resolver.NoResolverConfiguration, or ValueError, where the system names none that can be read and never did.
 """
 
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
@@ -26,36 +29,45 @@ from shared.config.queued.routing import HostPort
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PER_SERVER: Final = 0.7  # seconds until the next name server is asked, or the only one once more
+PER_SERVER: Final = 0.7  # seconds until the next name server is asked, or the only one for the second time
+_SILENT: Final = 10  # tries in a row without an answer
 _AGAIN: Final = 5.0  # seconds, as c-ares has it
 _DNS_PORT: Final = 53  # RFC 1035 section 4.2
 _SYSTEM: Final = Path("/etc/resolv.conf")
 
 
-class NameServer(dns.nameserver.Do53Nameserver):
+@dataclass(eq=False, slots=True)
+class NameServer:
     """One of them."""
 
-    unanswered = 0  # questions in a row
-    asked_first = 0.0  # when it failed last, or a question last asked it first to learn whether it answers again
+    place: HostPort  # as in routing.dns.servers, with the port
+    unanswered: int = 0  # tries in a row
+    asked_first: float = 0.0  # when it failed last, or a question last asked it first to learn whether it answers again
 
-    @property
-    def place(self) -> HostPort:
-        """As in routing.dns.servers."""
-        return HostPort(self.address, self.port)
+
+class AskedServer(dns.nameserver.Do53Nameserver):
+    """A name server, for one question. patience: seconds of the first try."""
+
+    def __init__(self, server: NameServer, patience: float = PER_SERVER) -> None:
+        super().__init__(server.place.host, server.place.port or _DNS_PORT)
+        self._server = server
+        self._patience = patience
 
     async def async_query(self, request: dns.message.QueryMessage, timeout: float, *asked: Any, **named: Any) -> Any:  # noqa: ASYNC109 - dnspython's
         """Ask it; as dnspython has it."""
+        server, patience = self._server, self._patience
+        self._patience *= 2
         try:
-            response = await super().async_query(request, timeout, *asked, **named)
+            response = await super().async_query(request, min(timeout, patience), *asked, **named)
         except dns.message.Truncated:
-            self.unanswered = 0
+            server.unanswered = 0
             raise
         except (dns.exception.Timeout, OSError):
-            if timeout >= PER_SERVER:  # less is left at the end of a question, which says nothing about the server
-                self.unanswered += 1
-                self.asked_first = monotonic()
+            if timeout >= patience:  # less is left at the end of a question, which says nothing about the server
+                server.unanswered += 1
+                server.asked_first = monotonic()
             raise
-        self.unanswered = 0
+        server.unanswered = 0
         return response
 
 
@@ -63,13 +75,19 @@ class NameServers:
     """All of them. configured: those of routing.dns.servers; empty: the system's."""
 
     def __init__(self, configured: Sequence[HostPort]) -> None:
-        self._servers = [NameServer(each.host, each.port or _DNS_PORT) for each in configured]
+        self._servers = [NameServer(HostPort(each.host, each.port or _DNS_PORT)) for each in configured]
         self._system = not configured
         self._rotate = False  # options rotate
         self._stamp: tuple[int, ...] | None = None
 
+    def for_a_question(self) -> list[AskedServer]:
+        """As the next question asks them; while none has answered for long, more patiently."""
+        servers = self.in_order()
+        silent = all(each.unanswered >= _SILENT for each in servers)
+        return [AskedServer(each, PER_SERVER * 2 if silent else PER_SERVER) for each in servers]
+
     def in_order(self) -> list[NameServer]:
-        """As the next question asks them."""
+        """The one that the next question asks first, and the others."""
         if self._system:
             self._read()
         servers = list(self._servers)
@@ -102,6 +120,6 @@ class NameServers:
                 raise
             return
         named = [each for each in system.nameservers if isinstance(each, str)]
-        known = {each.address: each for each in self._servers}
-        self._servers = [known.get(address) or NameServer(address, _DNS_PORT) for address in named]
+        known = {each.place.host: each for each in self._servers}
+        self._servers = [known.get(address) or NameServer(HostPort(address, _DNS_PORT)) for address in named]
         self._rotate = system.rotate

@@ -43,7 +43,7 @@ import dns.reversename
 from queued.routing.careful_dns import CarefulBackend
 from queued.routing.dns_answer import Answer, Tlsa
 from queued.routing.dns_cache import DnsCache
-from queued.routing.name_servers import PER_SERVER, NameServers
+from queued.routing.name_servers import NameServers
 from queued.routing.question_line import QuestionLine, QuestionTurn
 from queued.routing.unanswered import Unanswered
 from queued.waiting.deferral import SOONEST, Deferral, ParkedError, ParkedLine
@@ -373,7 +373,7 @@ class Resolver:
 
     def _made(self) -> dns.asyncresolver.Resolver:
         made = dns.asyncresolver.Resolver(configure=False)
-        made.timeout = PER_SERVER
+        made.timeout = self._settings.timeout.total_seconds()  # AskedServer has less
         made.use_edns(0, 0, _PAYLOAD)
         if self._settings.trusted:
             made.set_flags(dns.flags.RD | dns.flags.AD)  # RFC 6840 section 5.7: we understand AD in the answer
@@ -381,7 +381,7 @@ class Resolver:
 
     async def _query(self, name: dns.name.Name, kind: dns.rdatatype.RdataType, limit: float) -> dns.resolver.Answer:
         """Ask the name servers one after another."""
-        self._resolver.nameservers = self._servers.in_order()  # resolve reads it before it first waits
+        self._resolver.nameservers = self._servers.for_a_question()  # resolve reads it before it first waits
         return await self._resolver.resolve(
             *(name, kind), raise_on_no_answer=False, lifetime=limit, search=False, backend=_SOCKETS
         )

@@ -5,6 +5,7 @@ Owns: proofs about queued/routing/name_servers.py, by a resolver that asks two n
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from queued.routing import name_servers
 from queued.routing import resolver as asking
 from queued.routing.name_servers import PER_SERVER, NameServers
 from queued.routing.resolver import Resolver
+from queued.waiting.deferral import ParkedError
 from shared.config.queued.routing import Dns
 from tests.fixtures.peers.fake_dns import FakeDns
 
@@ -88,6 +90,37 @@ async def test_a_lost_datagram_is_sent_again_before_the_caller_gives_up(monkeypa
         await resolver.close()
 
 
+async def test_a_name_server_whose_answers_take_longer_than_the_first_try_is_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with two(monkeypatch) as (resolver, first, second):
+        first.late = second.late = PER_SERVER * 1.4
+        assert (await resolver.mx("d1.test")).state == "found"
+        assert (len(first.asked), len(second.asked)) == (2, 1)
+
+
+async def test_silent_name_servers_are_not_asked_twice_by_a_question_that_has_a_place_only_for_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    prompt = asking._PROMPT
+    async with two(monkeypatch) as (resolver, first, second):
+        monkeypatch.setattr(asking, "_PROMPT", prompt)
+        resolver.patience = asking._PATIENCE
+        first.lost = second.lost = 1000
+        for silent in (first, second):
+            await asyncio.gather(*(_parked(resolver, f"{n}.{silent.port}.test") for n in range(15)))
+        assert all(server.unanswered >= name_servers._SILENT for server in resolver._servers.in_order())
+        first.asked.clear()
+        second.asked.clear()
+        await _parked(resolver, "another.test")
+        assert [name for name, _ in first.asked + second.asked].count("another.test") == 1
+
+
+async def _parked(resolver: Resolver, name: str) -> None:
+    with pytest.raises(ParkedError):
+        await resolver.mx(name)
+
+
 def test_the_list_of_the_system_is_read_again_when_it_has_changed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -121,7 +154,7 @@ def test_rotation_asks_each_first_but_those_that_do_not_answer(monkeypatch: pyte
     monkeypatch.setattr(name_servers, "_SYSTEM", file)
     monkeypatch.setattr(name_servers, "_AGAIN", 3600.0)
     servers = NameServers([])
-    assert {servers.in_order()[0].address for _ in range(200)} == {"192.0.2.0", "192.0.2.1", "192.0.2.2"}
+    assert {servers.in_order()[0].place.host for _ in range(200)} == {"192.0.2.0", "192.0.2.1", "192.0.2.2"}
     dead = servers.in_order()[0]
     dead.unanswered, dead.asked_first = 1, monotonic()
     assert {servers.in_order()[2] for _ in range(200)} == {dead}
