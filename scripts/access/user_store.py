@@ -2,8 +2,8 @@
 
 Owns: changing one user in either; the text of the file.
 Guarantees: a file is replaced whole, by one command at a time, and keeps its owner and rights; a new one is its owner's
-    alone, or has those of its folder (scripts/rights.py). smtpd never reads half of one. Comments in it are lost: it is
-    ours to write.
+    alone, or has those of its folder (scripts/rights.py). smtpd never reads half of one, or one that it refuses for its
+    size. Comments in it are lost: it is ours to write.
 Raises: PillarboxError for errors that an operator can correct.
 See: smtpd/login/user_sources.py, which reads both; sql/schema/06_principal.sql.
 """
@@ -22,6 +22,7 @@ from scripts import one_connection
 from scripts.replace_file import replace
 from scripts.rights import PRIVATE
 from shared.config.smtpd.users import UserEntry, load_users
+from shared.config.yaml_source import MOST_BYTES
 from shared.errors import ConfigError, PillarboxError
 from shared.postgres import database
 
@@ -105,8 +106,14 @@ class FileStore:
             os.close(folder)
 
     def _write(self, users: Mapping[str, UserEntry]) -> None:
+        written = text(users)
+        if len(written.encode()) > MOST_BYTES:
+            raise PillarboxError(
+                f"{self._path}: has no room for more users; allowed: {MOST_BYTES} bytes, or users in the table"
+                " (authentication.source: table)"
+            )
         try:
-            replace(self._path, text(users), mode=PRIVATE, like=self._path.parent)
+            replace(self._path, written, mode=PRIVATE, like=self._path.parent)
         except OSError as error:
             raise PillarboxError(f"{self._path}: cannot be written: {error.strerror}") from None
 

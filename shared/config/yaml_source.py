@@ -34,7 +34,7 @@ type KeyPath = tuple[str | int, ...]
 type _Entries = dict[str, tuple[yaml.Node, yaml.Node]]
 
 MOST_BYTES = 16 * 2**20
-MOST_VALUES = 100_000  # after aliases are unfolded: nine lines of YAML can describe a billion values
+MOST_VALUES = 100_000  # that aliases say once more: nine lines of YAML can describe a billion values
 
 _NULL, _BOOL, _INT, _FLOAT, _STR, _MERGE, _MAP, _SEQ = (
     f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "merge", "map", "seq")
@@ -207,7 +207,8 @@ class _Reading:
         self._file = file
         self._environ = environ
         self._open: set[int] = set()  # nodes we are inside of, to see aliases that contain themselves
-        self._values = 0
+        self._met: set[int] = set()  # nodes
+        self._again = 0  # how often one of them was met again, by an alias
 
     def value(self, node: yaml.Node, path: KeyPath) -> object:
         self._count(node)
@@ -306,10 +307,11 @@ class _Reading:
         return _SUBSTITUTION.sub(replacement, text)
 
     def _count(self, node: yaml.Node) -> None:
-        self._values += 1
-        if self._values > MOST_VALUES:
+        self._again += id(node) in self._met
+        self._met.add(id(node))
+        if self._again > MOST_VALUES:
             line = node.start_mark.line + 1
-            raise ConfigError(f"{self._file}:{line}: unfolds to more than {MOST_VALUES} values")
+            raise ConfigError(f"{self._file}:{line}: aliases unfold to more than {MOST_VALUES} values")
 
     def _problem(self, node: yaml.Node, what: str) -> None:
         mark = node.start_mark

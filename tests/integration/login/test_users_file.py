@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scripts.access import user_store
 from scripts.access.user_store import FileStore, text
 from shared.config.smtpd.users import UserEntry
+from shared.errors import PillarboxError
 from shared.mail.address import parse
 from smtpd.envelope.client import User
 from smtpd.login.user_sources import FileUsers
@@ -49,6 +51,17 @@ def test_the_file_is_read_by_its_owner_only_and_keeps_its_rights(tmp_path: Path)
     file.chmod(0o640)
     FileStore(file).change("alice", disabled=True)
     assert file.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_file_that_would_be_refused_for_its_size_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FileStore(tmp_path / "users.yaml")
+    store.add("alice", UserEntry(argon2=HASH))
+    monkeypatch.setattr(user_store, "MOST_BYTES", (tmp_path / "users.yaml").stat().st_size + 10)
+    with pytest.raises(PillarboxError, match="has no room for more users"):
+        store.add("bob", UserEntry(argon2=HASH))
+    assert list(store.entries()) == ["alice"]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from shared.config import yaml_source
 from shared.config.yaml_source import MOST_BYTES, YamlSource, load_yaml
 from shared.errors import ConfigError
 
@@ -251,7 +252,14 @@ def test_an_alias_bomb_is_refused_soon(folder: Folder, merge: str) -> None:
     levels = ["l0: &l0 {x: 1}"]
     levels += [f"l{n}: &l{n} " + merge.format(f"l{n - 1}") for n in range(1, 64)]
     (problem,) = folder.problems("\n".join(levels))
-    assert problem.endswith("unfolds to more than 100000 values")
+    assert problem.endswith("aliases unfold to more than 100000 values")
+
+
+def test_values_that_are_written_out_are_as_many_as_the_file_has_room_for(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(yaml_source, "MOST_VALUES", 10)
+    assert folder.load(f"a: {list(range(100))}").values["a"] == list(range(100))
 
 
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
