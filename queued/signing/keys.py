@@ -15,7 +15,7 @@ import binascii
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InternalError, InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -99,7 +99,7 @@ def read_key(path: Path) -> PrivateKey:
     if b"-----BEGIN" not in octets:
         return _from_seed(octets, path)
     try:
-        key = load_pem_private_key(octets, password=None)
+        key = load_pem_private_key(octets, password=None, unsafe_skip_rsa_key_validation=True)
     except TypeError:
         raise UnusableKey(f"{path} is locked by a password; allowed: a key without one") from None
     except (ValueError, UnsupportedAlgorithm):
@@ -107,10 +107,23 @@ def read_key(path: Path) -> PrivateKey:
     if isinstance(key, RSAPrivateKey):
         if key.key_size < _LEAST_BITS:
             raise UnusableKey(f"{path} holds an RSA key of {key.key_size} bits; allowed: {_LEAST_BITS} or more")
+        if not _signs(key):
+            raise UnusableKey(f"{path} holds a damaged RSA key: what it signs does not verify; allowed: a whole key")
         return PrivateKey(key)
     if isinstance(key, Ed25519PrivateKey):
         return PrivateKey(key)
     raise UnusableKey(f"{path} holds a key of another kind; allowed: RSA or Ed25519")
+
+
+def _signs(key: RSAPrivateKey) -> bool:
+    """Whether its signature verifies: a hundred times as fast as OpenSSL's test that its factors are primes."""
+    digest = hashes.SHA256()
+    try:
+        signature = key.sign(b"", padding.PKCS1v15(), digest)
+        key.public_key().verify(signature, b"", padding.PKCS1v15(), digest)
+    except (ValueError, InvalidSignature, InternalError):
+        return False
+    return True
 
 
 def _from_seed(octets: bytes, path: Path) -> PrivateKey:

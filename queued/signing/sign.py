@@ -78,10 +78,15 @@ class Signer:
         self._settings = settings
         self._keys = {rule.id: _read(index, rule) for index, rule in enumerate(settings.rules)}
         self._arc = _read_arc(settings.arc) if settings.arc is not None else []
+        self._numbers: dict[str, list[int]] = {}  # of the rules, by each pattern in senderdomain
+        for number, rule in enumerate(settings.rules):
+            for pattern in rule.senderdomain:
+                self._numbers.setdefault(pattern, []).append(number)
 
     def use(self, other: Signer) -> None:
         """From now on sign as `other` does."""
         self._settings, self._keys, self._arc = other._settings, other._keys, other._arc
+        self._numbers = other._numbers
 
     async def sign(self, body: Body, first: Claimed) -> Signed:
         """The signatures of a message, made when the first of its recipients in flight asks for them."""
@@ -182,7 +187,7 @@ class Signer:
             "envelope": None if sender is None else ascii_domain(sender.domain),
         }
         chosen: dict[tuple[str, str], Key] = {}
-        for rule in self._settings.rules:
+        for rule in self._rules_for(domains):
             domain = _signing_domain(rule, domains)
             if domain is None:
                 continue
@@ -193,6 +198,12 @@ class Signer:
                 chosen.setdefault((domain, key.selector), key)
         found = [(domain, key) for (domain, _), key in chosen.items()]
         return sorted(found, key=lambda each: each[1].private.algorithm != "rsa-sha256")
+
+    def _rules_for(self, domains: Mapping[str, str | None]) -> list[SigningRule]:
+        """Those that have a pattern for one of the domains, in their order."""
+        patterns = {pattern for domain in domains.values() if domain is not None for pattern in patterns_of(domain)}
+        numbers = {number for pattern in patterns for number in self._numbers.get(pattern, ())}
+        return [self._settings.rules[number] for number in sorted(numbers)]
 
 
 def _header(content: bytes, end: int) -> bytes:
@@ -246,14 +257,15 @@ def _read_keys(keys: Sequence[SigningKey], rule: str, place: str) -> list[Key]:
 def _signing_domain(rule: SigningRule, domains: Mapping[str, str | None]) -> str | None:
     """The d= by which this rule signs, None when it does not fit."""
     sender = domains[rule.source]
-    if sender is None or not any(_fits(pattern, sender) for pattern in rule.senderdomain):
+    if sender is None or patterns_of(sender).isdisjoint(rule.senderdomain):
         return None
     domain = rule.domain or sender
     return domain if len(domain) <= _LONGEST_DOMAIN else None
 
 
-def _fits(pattern: str, domain: str) -> bool:
-    return pattern in {"*", domain} or (pattern.startswith("*.") and domain.endswith(pattern[1:]))
+def patterns_of(domain: str) -> set[str]:
+    """Every pattern that the domain fits: itself, each domain that it is below, and the one for all."""
+    return {"*", domain} | {"*" + domain[at:] for at, letter in enumerate(domain) if letter == "."}
 
 
 def _field(message: dkim.DKIM, names: list[bytes], digest: bytes, domain: str, key: Key, now: datetime) -> bytes:

@@ -48,7 +48,13 @@ def test_an_unusable_key_is_one_line(tmp_path: Path) -> None:
         p=(p := 2**521 - 1), q=(q := 2**127 - 1), d=pow(65537, -1, (p - 1) * (q - 1)), dmp1=pow(65537, -1, p - 1),
         dmq1=pow(65537, -1, q - 1), iqmp=pow(q, -1, p), public_numbers=rsa.RSAPublicNumbers(65537, p * q),
     )  # fmt: skip
+    whole = rsa.generate_private_key(65537, 2048).private_numbers()
+    damaged = rsa.RSAPrivateNumbers(
+        p=whole.p, q=whole.q, d=whole.d ^ 4, dmp1=whole.dmp1 ^ 4, dmq1=whole.dmq1, iqmp=whole.iqmp,
+        public_numbers=whole.public_numbers,
+    )  # fmt: skip
     wrong = {
+        "holds a damaged RSA key": pem(damaged.private_key(unsafe_skip_rsa_key_validation=True)),
         "is locked by a password": pem(rsa.generate_private_key(65537, 2048), password=b"secret"),
         "of another kind": pem(ec.generate_private_key(ec.SECP256R1())),
         "holds no private key that can be read": b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
