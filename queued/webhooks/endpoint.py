@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from random import Random
@@ -22,7 +21,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queued.webhooks import feed, signature
 from queued.webhooks.answer import PATIENCE, TAKEN, Answer, next_try
-from queued.webhooks.feed import Event, Feed, Portion
+from queued.webhooks.feed import Feed, Portion
+from queued.webhooks.history import Event, History, ServerChangedError
 from shared.config.condition.of_event import condition, fits
 from shared.failure_points import reach
 from shared.observe import events
@@ -64,8 +64,12 @@ class Endpoint:
         post: Post,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         random: Random | None = None,
+        *,
+        history: History | None = None,
     ) -> None:
+        """history: what reads for the other endpoints, too."""
         self._pool, self._target, self._post, self._clock = pool, target, post, clock
+        self._history = history or History()
         self._random = random or Random()
         self._condition = condition(target.condition)
         self._keys: list[bytes] = []
@@ -75,6 +79,7 @@ class Endpoint:
         self._left: list[Event] = []  # of the portion
         self._taken = 0  # events, since the position was noted
         self._xact = self._tries = 0
+        self._server: datetime | None = None  # whose numbers these are
         self._due: datetime | None = None
         self._noted = datetime.min.replace(tzinfo=UTC)
         self._moved = False
@@ -92,7 +97,11 @@ class Endpoint:
         now = self._clock()
         if self._due is not None and now < self._due:
             return min((self._due - now).total_seconds(), _POLL)
-        portion = self._portion or await self._read(reading)
+        try:
+            portion = self._portion or await self._read(reading)
+        except ServerChangedError:
+            self._feed = None
+            return 0.0
         started, before = monotonic(), len(self._left)
         answer = await self._send()
         taken = before - len(self._left)
@@ -114,9 +123,10 @@ class Endpoint:
         if found is None:
             return None
         position, row = found
-        self._feed = Feed(self._target.events, position, _portion(self._target.batch))
+        self._feed = Feed(self._history, self._target.events, position, _portion(self._target.batch))
         self._portion, self._left, self._taken = None, [], 0
         self._xact, self._tries, self._due, self._moved = row.xact, row.tries, row.due, False
+        self._server = position.server
         return self._feed
 
     async def _read(self, reading: Feed) -> Portion:
@@ -125,7 +135,7 @@ class Endpoint:
             self._left = portion.events
         if self._condition is not None:
             now = self._clock()
-            self._left = [e for e in self._left if fits(self._condition, json.loads(e.text)["data"], now)]
+            self._left = [e for e in self._left if fits(self._condition, e.data, now)]
         return portion
 
     async def _send(self) -> Answer:
@@ -206,6 +216,7 @@ class Endpoint:
                 "webhook_failed",
                 name=name,
                 xact=self._xact,
+                server=self._server,
                 now=now,
                 due=due,
                 error=answer.error,

@@ -1,9 +1,9 @@
-"""feed — reads an endpoint's events from history, from where it has come to
+"""feed — an endpoint's events, from where it has come to
 
-Owns: the position of an endpoint, and the portions in which history is read.
+Owns: the position of an endpoint, and the portions in which it reads history (queued/webhooks/history.py).
 Guarantees: no transaction is skipped, however late it commits: a position is a snapshot, and what it does not see comes
     later. An event has the same id whenever it is read. A portion is bounded, and no transaction stays open behind it.
-Raises: psycopg's exceptions.
+Raises: ServerChangedError; psycopg's exceptions.
 See: sql/README.md, "Webhooks"; sql/schema/22_webhook.sql, webhook_next and webhook_events.
 Bugs: a transaction that was open for more than _OPEN when it committed is not looked for.
 """
@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from queued.webhooks.history import PLACE, Asked, Event, History
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -24,9 +25,7 @@ if TYPE_CHECKING:
 _OPEN: Final = timedelta(days=3)
 _FIRST, _WIDEST = 16, 1 << 40  # transactions between two snapshots
 _SOON, _LATEST = timedelta(seconds=1), timedelta(days=1)  # of what is sent again
-_PLACE: Final = ("place", "rank", "recipient", "id")
-_BEGIN: Final[dict[str, Any]] = dict.fromkeys(_PLACE)
-_FRESH: Final = 2.0  # seconds of history that may be read without an index
+_BEGIN: Final[dict[str, Any]] = dict.fromkeys(PLACE)
 
 
 class Goal(NamedTuple):
@@ -41,8 +40,13 @@ class Goal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far an endpoint has come. again, until: what is sent once more; goal: where it is on the way to."""
+    """How far an endpoint has come.
 
+    server: when the one was started whose snapshot this is. again, until: what is sent once more; goal: where it is on
+    the way to.
+    """
+
+    server: datetime
     snapshot: str
     at: datetime
     again: datetime | None = None
@@ -57,21 +61,13 @@ class Position:
             for key, value in self.goal._asdict().items()
         }
         return {
+            "server": self.server,
             "snapshot": self.snapshot,
             "at": self.at,
             "again": self.again,
             "until": self.until,
             "goal": json.dumps(goal) if goal else None,
         }
-
-
-class Event(NamedTuple):
-    """One event. text: it as JSON; recipient: whose events come one after the other."""
-
-    id: str
-    recipient: int
-    address: str
-    text: str
 
 
 class Portion(NamedTuple):
@@ -85,45 +81,43 @@ class Portion(NamedTuple):
 class Feed:
     """Reads portion after portion of one endpoint."""
 
-    def __init__(self, kinds: Sequence[str], position: Position, most: int) -> None:
+    def __init__(self, history: History, kinds: Sequence[str], position: Position, most: int) -> None:
         """`most`: events in a portion."""
-        self._kinds, self._most = list(kinds), most
+        self._history, self._kinds, self._most = history, tuple(sorted(kinds)), most
         self._position = position
+        self._known = monotonic()  # when the position's snapshot was, at the latest
         self._span = _FIRST
         self._time = _SOON
-        self._summarized = -_FRESH
 
     async def next(self, connection: database.Connection) -> Portion:
         """The next portion behind the last one that `next` returned."""
-        if monotonic() - self._summarized >= _FRESH:
-            await database.fetch(connection, "webhook_summarize")
-            self._summarized = monotonic()
         position, last = self._position, False
         again = position.again is not None
         goal = position.goal
         if goal is None:
             goal, last = await self._goal(connection, position)
-        rows = await database.fetch(
+        if not again and goal.snapshot == position.snapshot:  # nothing has happened since
+            return Portion([], position, last)
+        page = await self._history.page(
             connection,
-            "webhook_events",
-            kinds=self._kinds,
-            after=None if again else position.snapshot,
-            upto=None if again else goal.snapshot,
-            since=position.again if again else position.at - _OPEN,
-            before=(goal.again or position.until) if again else None,
-            most=self._most,
-            **goal.past,
+            Asked(
+                kinds=self._kinds,
+                after=None if again else position.snapshot,
+                upto=None if again else goal.snapshot,
+                since=position.again if position.again is not None else position.at - _OPEN,
+                before=(goal.again or position.until) if again else None,
+                most=self._most,
+                past=tuple(goal.past[key] for key in PLACE),
+            ),
         )
-        full = len(rows) >= self._most
-        if full:
-            reached = goal._replace(past={key: getattr(rows[-1], key) for key in _PLACE})
-            self._position = replace(position, goal=reached)
+        full = len(page.events) >= self._most
+        if full and page.place is not None:
+            self._position = replace(position, goal=goal._replace(past=page.place))
         else:
-            self._position = Position(goal.snapshot, goal.at, goal.again, goal.until)
-        self._adapt(len(rows), again=again)
-        return Portion(
-            [Event(row.id, row.recipient, row.address, row.event) for row in rows], self._position, last and not full
-        )
+            self._position = Position(position.server, goal.snapshot, goal.at, goal.again, goal.until)
+            self._known = monotonic()
+        self._adapt(len(page.events), again=again)
+        return Portion(page.events, self._position, last and not full)
 
     async def _goal(self, connection: database.Connection, position: Position) -> tuple[Goal, bool]:
         """Where to go from here, and whether that is as far as one can see now."""
@@ -132,8 +126,10 @@ class Feed:
             if reached >= position.until:
                 return Goal(position.snapshot, position.at, None, None, _BEGIN), False
             return Goal(position.snapshot, position.at, reached, position.until, _BEGIN), False
-        [row] = await database.fetch(connection, "webhook_next", after=position.snapshot, span=self._span)
-        return Goal(row.upto, row.at if row.last else position.at, None, None, _BEGIN), row.last
+        ahead, last = await self._history.ahead(
+            connection, position.server, position.snapshot, span=self._span, known=self._known
+        )
+        return Goal(ahead.text, ahead.at or position.at, None, None, _BEGIN), last
 
     def _adapt(self, found: int, *, again: bool) -> None:
         """Portions grow while they have little in them."""
@@ -152,7 +148,7 @@ async def find(connection: database.Connection, name: str) -> tuple[Position, da
             return None
         [row] = rows
         if not row.restored:
-            return Position(row.snapshot, row.at, row.again, row.until, _read(row.goal)), row
+            return Position(row.server, row.snapshot, row.at, row.again, row.until, _read(row.goal)), row
         await database.fetch(connection, "webhook_restart", name=name, xact=row.xact)
 
 

@@ -16,6 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from queued.webhooks.endpoint import Endpoint, Target
+from queued.webhooks.history import History
 from queued.webhooks.post import Post
 from shared.errors import PillarboxError
 from shared.observe import events
@@ -38,6 +39,7 @@ class WebhookTask:
     def __init__(self, pool: database.Pool, worker: str, settings: Webhooks) -> None:
         self._pool, self._worker, self._settings = pool, worker, settings
         self._declared = self._leaving = False
+        self._history = History()
         self._running: dict[Target, tuple[Endpoint, asyncio.Task[None]]] = {}
 
     def use(self, settings: Webhooks) -> None:
@@ -99,7 +101,9 @@ class WebhookTask:
     def _begin(self, target: Target) -> None:
         limit = self._settings.timeout.total_seconds()
         try:
-            endpoint = Endpoint(self._pool, target, Post(target.url, private=target.private, limit=limit))
+            endpoint = Endpoint(
+                self._pool, target, Post(target.url, private=target.private, limit=limit), history=self._history
+            )
         except (PillarboxError, ValueError) as error:  # somebody wrote the row by hand
             events.emit("webhook.unavailable", webhook=target.name, error=str(error))
             return

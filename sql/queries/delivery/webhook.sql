@@ -32,8 +32,9 @@ SELECT w.name, w.url, w.events, w.condition, w.secrets, w.private, w.batch, c.xa
  WHERE w.state = 'enabled' ORDER BY w.name
 
 -- name: webhook_position
--- How far an endpoint has come. `restored` says that its numbers are those of another server, from a dump.
-SELECT c.xact, c.snapshot::text AS snapshot, c.at, c.again, c.until, c.goal, c.tries, c.failing, c.due,
+-- How far an endpoint has come. `restored` says that its numbers are those of another server, from a dump. `server` tells servers
+-- apart: after a failover, numbers of transactions that were lost are given again.
+SELECT pg_postmaster_start_time() AS server, c.xact, c.snapshot::text AS snapshot, c.at, c.again, c.until, c.goal, c.tries, c.failing, c.due,
        c.xmin::text::bigint <> c.xact %% 4294967296 AS restored
   FROM pillarbox.webhook_cursors c WHERE c.webhook = %(name)s
 
@@ -46,8 +47,8 @@ UPDATE pillarbox.webhook_cursors c
  WHERE c.webhook = %(name)s AND c.xact = %(xact)s
 
 -- name: webhook_next
--- The next snapshot of an endpoint, at most `span` transactions on; `last` when it is the present one.
-SELECT n.upto::text AS upto, pg_snapshot_xmax(n.upto) = pg_snapshot_xmax(pg_current_snapshot()) AS last, clock_timestamp() AS at
+-- The next snapshot of an endpoint, at most `span` transactions on; `last` when it is the present one. `server` as in webhook_position.
+SELECT pg_postmaster_start_time() AS server, n.upto::text AS upto, pg_snapshot_xmax(n.upto) = pg_snapshot_xmax(pg_current_snapshot()) AS last, clock_timestamp() AS at
   FROM (SELECT pillarbox.webhook_next(%(after)s::pg_snapshot, %(span)s) AS upto) AS n
 
 -- name: webhook_events
@@ -61,19 +62,19 @@ SELECT place, rank, recipient, id, address, event
                                 %(place)s, %(rank)s, %(recipient)s, %(id)s, %(most)s)
 
 -- name: webhook_advance
--- Notes how far an endpoint has come, if it is where we know it to be; a row says that it was.
+-- Notes how far an endpoint has come, if it is where we know it to be, on the server that we know; a row says that it was.
 UPDATE pillarbox.webhook_cursors c
    SET xact = pg_current_xact_id()::text::bigint, snapshot = %(snapshot)s::pg_snapshot, at = %(at)s, again = %(again)s, until = %(until)s,
        goal = %(goal)s::jsonb, tries = 0, failing = NULL, due = NULL, error = NULL, sent = c.sent + %(sent)s,
        last_sent = CASE WHEN %(sent)s > 0 THEN %(now)s::timestamptz ELSE c.last_sent END
- WHERE c.webhook = %(name)s AND c.xact = %(xact)s
+ WHERE c.webhook = %(name)s AND c.xact = %(xact)s AND pg_postmaster_start_time() = %(server)s
 RETURNING c.xact
 
 -- name: webhook_failed
--- Notes that an endpoint did not take a request, and when it is tried again; a row says that it is where we know it to be.
+-- Notes that an endpoint did not take a request, and when it is tried again; a row says that it is where we know it to be, as above.
 UPDATE pillarbox.webhook_cursors c
    SET xact = pg_current_xact_id()::text::bigint, tries = c.tries + 1, failing = coalesce(c.failing, %(now)s), due = %(due)s, error = %(error)s
- WHERE c.webhook = %(name)s AND c.xact = %(xact)s
+ WHERE c.webhook = %(name)s AND c.xact = %(xact)s AND pg_postmaster_start_time() = %(server)s
 RETURNING c.xact, c.tries, c.failing
 
 -- name: webhook_summarize

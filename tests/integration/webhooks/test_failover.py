@@ -6,13 +6,17 @@ See: sql/README.md, "Webhooks".
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 from psycopg.rows import namedtuple_row
 
+from queued.webhooks.run import WebhookTask
+from shared.config.queued.webhooks import Webhooks
 from shared.postgres import database as db
 from shared.postgres.migrate import migrate
 from tests.fixtures.database.factory import Factory
@@ -83,6 +87,39 @@ async def test_a_promotion_skips_and_invents_no_event(hooks: Callable[[], Awaita
         assert len({each[2] for each in events}) == len(events)  # one id for each, however often it came
         # Nothing that the standby has and the endpoint had is sent once more, and nothing else is left out.
         assert since == set(list(now.items())[3:])
+
+
+async def test_a_worker_that_lives_on_skips_no_event_whose_number_is_given_again(
+    hooks: Callable[[], Awaitable[Hooks]],
+) -> None:
+    taker = await hooks()
+
+    def held() -> set[int]:
+        return {event["data"]["id"] for event in taker.taken}
+
+    async with replicated() as pair:
+        migrate(pair.both, LEAVES)
+        pool = await db.open_pool(pair.both, "webhooks", 2)
+        task = WebhookTask(pool, "w1", Webhooks())
+        with making(pair.both) as factory:
+            declared(factory, taker.url, events=["held"])
+            running = asyncio.create_task(task.run())
+            first = factory.rows(3, status="HOLD")
+            await eventually(lambda: held() == set(first), "the endpoint has the first events")
+            await pair.part()
+            for _ in range(300):  # transactions that are lost with the primary
+                factory.sql("UPDATE pillarbox.webhooks SET batch = batch")
+            after = monotonic()
+            await eventually(lambda: task._history._present > after, "the worker has looked at them")
+        await pair.lose_primary()
+        await pair.promote()
+        await eventually(lambda: promoted(pair.standby), "the standby takes changes")
+        with making(pair.both) as factory:
+            again = factory.rows(2, status="HOLD")
+            await eventually(lambda: held() == {*first, *again}, "the endpoint has what came since")
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await pool.close()
 
 
 def _messages(factory: Factory) -> list[Any]:
