@@ -101,7 +101,7 @@ class Endpoint:
             portion = self._portion or await self._read(reading)
         except ServerChangedError:
             self._feed = None
-            return 0.0
+            return _POLL
         started, before = monotonic(), len(self._left)
         answer = await self._send()
         taken = before - len(self._left)

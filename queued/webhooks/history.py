@@ -30,11 +30,11 @@ _WIDE: Final = 256  # transactions between two snapshots of the chain; a page of
 _DEAD: Final = 5.0  # seconds after which a chain that no endpoint went along is given up
 _SUMMARIZED: Final = 2.0  # seconds of history that may be read without an index
 _MOST_SNAPSHOTS: Final = 256
-_MOST_OCTETS: Final = 8 * 2**20  # of events that are kept
+_MOST_OCTETS: Final = 4 * 2**20  # of events that are kept, as text; read they take several times as much
 
 
 class ServerChangedError(Exception):
-    """PostgreSQL was started again, or is another server, since the position was read."""
+    """PostgreSQL was started again, crashed, or is another server, since the position was read."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class History:
         self._chain.clear()
         self._next.clear()
         self._pages.clear()
-        self._octets, self._extended, self._present, self._server = 0, -_DEAD, -_FRESH, None
+        self._octets, self._extended, self._present = 0, -_DEAD, -_FRESH
 
     async def ahead(
         self, connection: database.Connection, server: datetime, after: str, *, span: int, known: float
@@ -117,28 +117,29 @@ class History:
         was learnt, by monotonic().
         """
         async with self._lock:
-            if server != self._server:
-                self.forget()
             now = monotonic()
-            end = next(reversed(self._chain.values()), None)
-            fresh = end is not None and known <= self._present and now - self._present < _FRESH
-            if after in self._next:
+            end = next(reversed(self._chain.values()), None) if server == self._server else None
+            fresh = end is not None and now - self._present < _FRESH
+            if end is not None and after in self._next:
                 following = self._next[after]
-                return following, following == end and now - self._present < _FRESH
+                return following, fresh and following == end
             at_end = end is not None and end.text == after
-            if end is not None and fresh and at_end:
+            if end is not None and at_end and fresh and known <= self._present:
                 return end, True
             span = min(span, _WIDE) if at_end else span
             [row] = await database.fetch(connection, "webhook_next", after=after, span=span)
-            if row.server != server:
-                self.forget()
-                raise ServerChangedError
-            self._server = server
             found = Snapshot(row.upto, row.at if row.last else None)
+            if row.server != server or found.newest < Snapshot(after, None).newest:  # also after a crash
+                if server == self._server:
+                    self.forget()
+                raise ServerChangedError
+            if server != self._server:
+                self.forget()
+                self._server = server
             if at_end:
                 self._extend(found, now)
             elif row.last:
-                if end is not None and fresh:
+                if end is not None and fresh and known <= self._present:
                     return end, True
                 self._join(end, found, now)
             return found, row.last

@@ -6,6 +6,7 @@ Owns: proofs about queued/webhooks/history.py.
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -104,3 +105,17 @@ async def test_history_is_read_once_for_all(
     assert len(taker.taken) == 30 * 10
     assert asked.count("webhook_events") <= 3
     assert asked.count("webhook_next") <= 3
+
+
+async def test_after_a_crash_the_noted_position_holds(factory: Factory, hooked: Hook, hooks: Make) -> None:
+    taker = await hooks()
+    hook = hooked(taker.url, events=["held"])
+    await hook.settled()
+    feed = hook.endpoint._feed
+    assert feed is not None
+    # As it is where transactions were lost that had not reached the disk.
+    feed._position = replace(feed._position, snapshot="999999999:999999999:")
+    row = factory.row(status="HOLD")
+    for _ in range(2):
+        await hook.settled()
+    assert held(taker) == [row]
