@@ -78,10 +78,10 @@ class Signer:
         self._settings = settings
         self._keys = {rule.id: _read(index, rule) for index, rule in enumerate(settings.rules)}
         self._arc = _read_arc(settings.arc) if settings.arc is not None else []
-        self._numbers: dict[str, list[int]] = {}  # of the rules, by each pattern in senderdomain
+        self._numbers: dict[tuple[str, str], list[int]] = {}  # of the rules, by source and each pattern in senderdomain
         for number, rule in enumerate(settings.rules):
             for pattern in rule.senderdomain:
-                self._numbers.setdefault(pattern, []).append(number)
+                self._numbers.setdefault((rule.source, pattern), []).append(number)
 
     def use(self, other: Signer) -> None:
         """From now on sign as `other` does."""
@@ -200,9 +200,14 @@ class Signer:
         return sorted(found, key=lambda each: each[1].private.algorithm != "rsa-sha256")
 
     def _rules_for(self, domains: Mapping[str, str | None]) -> list[SigningRule]:
-        """Those that have a pattern for one of the domains, in their order."""
-        patterns = {pattern for domain in domains.values() if domain is not None for pattern in patterns_of(domain)}
-        numbers = {number for pattern in patterns for number in self._numbers.get(pattern, ())}
+        """Those that fit, in their order."""
+        numbers = {
+            number
+            for source, domain in domains.items()
+            if domain is not None
+            for pattern in patterns_of(domain)
+            for number in self._numbers.get((source, pattern), ())
+        }
         return [self._settings.rules[number] for number in sorted(numbers)]
 
 
@@ -255,12 +260,9 @@ def _read_keys(keys: Sequence[SigningKey], rule: str, place: str) -> list[Key]:
 
 
 def _signing_domain(rule: SigningRule, domains: Mapping[str, str | None]) -> str | None:
-    """The d= by which this rule signs, None when it does not fit."""
-    sender = domains[rule.source]
-    if sender is None or patterns_of(sender).isdisjoint(rule.senderdomain):
-        return None
-    domain = rule.domain or sender
-    return domain if len(domain) <= _LONGEST_DOMAIN else None
+    """The d= by which this rule, which fits, signs; None where that is too long."""
+    domain = rule.domain or domains[rule.source]
+    return domain if domain is not None and len(domain) <= _LONGEST_DOMAIN else None
 
 
 def patterns_of(domain: str) -> set[str]:

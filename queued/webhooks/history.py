@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+#: The columns of webhook_events that say where a page ended.
+PLACE: Final = ("place", "rank", "recipient", "id")
 _FRESH: Final = 0.25  # seconds for which a snapshot is the present one
 _WIDE: Final = 256  # transactions between two snapshots of the chain; a page of many takes longer
 _DEAD: Final = 5.0  # seconds after which a chain that no endpoint went along is given up
@@ -66,11 +68,6 @@ class Snapshot(NamedTuple):
     text: str
     at: datetime | None
 
-    @property
-    def newest(self) -> int:
-        """The first transaction that had not begun (xmax)."""
-        return int(self.text.split(":")[1])
-
 
 class Asked(NamedTuple):
     """The arguments of the query webhook_events."""
@@ -82,9 +79,6 @@ class Asked(NamedTuple):
     before: datetime | None
     most: int
     past: tuple[Any, ...]  # values of PLACE
-
-
-PLACE: Final = ("place", "rank", "recipient", "id")
 
 
 class History:
@@ -100,6 +94,10 @@ class History:
         self._extended = -_DEAD
         self._present = -_FRESH  # when the chain's end was not yet the present snapshot, but soon after
         self._lock = asyncio.Lock()
+
+    @property
+    def _end(self) -> Snapshot | None:
+        return next(reversed(self._chain.values()), None)
 
     def forget(self) -> None:
         """Begin a new chain."""
@@ -118,7 +116,7 @@ class History:
         """
         async with self._lock:
             now = monotonic()
-            end = next(reversed(self._chain.values()), None) if server == self._server else None
+            end = self._end if server == self._server else None
             fresh = end is not None and now - self._present < _FRESH
             if end is not None and after in self._next:
                 following = self._next[after]
@@ -129,7 +127,7 @@ class History:
             span = min(span, _WIDE) if at_end else span
             [row] = await database.fetch(connection, "webhook_next", after=after, span=span)
             found = Snapshot(row.upto, row.at if row.last else None)
-            if row.server != server or found.newest < Snapshot(after, None).newest:  # also after a crash
+            if row.server != server or _newest(found.text) < _newest(after):  # also after a crash
                 if server == self._server:
                     self.forget()
                 raise ServerChangedError
@@ -146,7 +144,7 @@ class History:
 
     def _join(self, end: Snapshot | None, present: Snapshot, now: float) -> None:
         """An endpoint that read by itself has come to the present: the chain goes on there, unless that is too far."""
-        if end is None or 0 <= present.newest - end.newest <= _WIDE:
+        if end is None or 0 <= _newest(present.text) - _newest(end.text) <= _WIDE:
             self._extend(present, now)
         elif now - self._extended > _DEAD:
             self.forget()
@@ -154,7 +152,7 @@ class History:
 
     def _extend(self, found: Snapshot, now: float) -> None:
         """This snapshot, which PostgreSQL gave after `now`, is the chain's end."""
-        end = next(reversed(self._chain.values()), None)
+        end = self._end
         if end is not None and found.text != end.text:
             self._next[end.text] = found
         self._chain[found.text] = found
@@ -193,6 +191,11 @@ class History:
         rows: Sequence[Any] = await database.fetch(connection, "webhook_events", **values)
         place = {key: getattr(rows[-1], key) for key in PLACE} if rows else None
         return Page([Event(row.id, row.recipient, row.address, row.event) for row in rows], place)
+
+
+def _newest(snapshot: str) -> int:
+    """The first transaction that had not begun (pg_snapshot_xmax)."""
+    return int(snapshot.split(":")[1])
 
 
 def _size(page: Page) -> int:

@@ -48,7 +48,8 @@ UPDATE pillarbox.webhook_cursors c
 
 -- name: webhook_next
 -- The next snapshot of an endpoint, at most `span` transactions on; `last` when it is the present one. `server` as in webhook_position.
-SELECT pg_postmaster_start_time() AS server, n.upto::text AS upto, pg_snapshot_xmax(n.upto) = pg_snapshot_xmax(pg_current_snapshot()) AS last, clock_timestamp() AS at
+SELECT pg_postmaster_start_time() AS server, n.upto::text AS upto, clock_timestamp() AS at,
+       pg_snapshot_xmax(n.upto) = pg_snapshot_xmax(pg_current_snapshot()) AS last
   FROM (SELECT pillarbox.webhook_next(%(after)s::pg_snapshot, %(span)s) AS upto) AS n
 
 -- name: webhook_events
