@@ -168,10 +168,10 @@ class _Daemon:
     async def _reloaded(self, use: Callable[[HttpdConfig], Awaitable[None]]) -> Values | None:
         """Go on by the file as it is now, once `use` could; its values, or None where the running one stays."""
         try:
-            wanted, values = read_httpd(self._path)
+            wanted, values = await asyncio.to_thread(read_httpd, self._path)
             config, ignored = reload.effective(self._config, wanted)
             await use(config)
-            var = rules_of(self._path, config).environment.var
+            var = (await asyncio.to_thread(rules_of, self._path, config)).environment.var
         except Exception as error:  # noqa: BLE001 - after any error the running configuration stays
             events.emit("daemon.reload_refused", error=error_text(error))
             return None

@@ -65,7 +65,7 @@ class Attempts:
         self._in_flight = in_flight
         self._bodies = bodies
         self._recorder = recorder
-        self._signer = signer
+        self.signer = signer  # another one after a reload
         self._watch = watch
         self._screen = screen
         self._limits: dict[str, tuple[TransportSettings, float, float]] = {}
@@ -172,7 +172,7 @@ class Attempts:
     ) -> list[Result] | Deferral | None:
         """Sign and send; None when it did not come to that."""
         body = await line_length.within(body, transport.settings.maxlinelength)
-        signed = await self._signer.sign(body, delivery[0])
+        signed = await self.signer.sign(body, delivery[0])
         if signed.fault is not None:
             return ours(delivery, signed.fault)
         limit, whole = self._limit(transport.settings)

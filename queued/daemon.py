@@ -9,6 +9,7 @@ Raises: PillarboxError for errors that an operator can correct.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,6 +26,7 @@ from queued.equipment import Delivering, Equipment
 from queued.in_flight import InFlight
 from queued.reports.suppression_screen import Screen
 from queued.result import Recorder
+from queued.signing.sign import Signer
 from queued.waiting.watchdog import Watch
 from queued.webhooks import run as webhooks
 from shared import lifecycle
@@ -119,12 +121,12 @@ class _Daemon:
             without_notice=self._screen.is_report,
         )
         bodies = Bodies(pool, config.claim.maxbytes)
-        transports, watch = delivering.transports, Watch()
+        transports, signer, watch = delivering.transports, delivering.equipment.signer, Watch()
         admission = Admission(
             transports, delivering.destinations, delivering.paces, watch, in_flight.unproven, config.claim
         )
-        attempts = Attempts(
-            *(transports, admission, in_flight, bodies, self._recorder, delivering.signer, watch, self._screen)
+        self._attempts = attempts = Attempts(
+            *(transports, admission, in_flight, bodies, self._recorder, signer, watch, self._screen)
         )
         self._dispatcher = Dispatcher(pool, claimer, in_flight, bodies, self._recorder, attempts, config.claim)
 
@@ -134,7 +136,7 @@ class _Daemon:
         async with metrics.observing(self._config, worker.name, worker.where, *observed) as observing:
 
             async def reloaded() -> None:
-                self._reload(again, observing)
+                await self._reload(again, observing)
 
             ready = f"worker {worker.name} where {worker.where}"
             started = {
@@ -188,11 +190,12 @@ class _Daemon:
         self._delivering.paces.suspends.hurry()
         self._dispatcher.start_over()
 
-    def _reload(self, again: Callable[[], QueuedConfig], observing: Observing) -> None:
-        """Use the configuration as it is now, or go on as before and say why."""
+    async def _reload(self, again: Callable[[], QueuedConfig], observing: Observing) -> None:
+        """Use the configuration as it is now, or go on as before and say why; mail moves while files are read."""
         try:
-            config, ignored = reload.effective(self._config, again())
-            equipment = Equipment(config, self._delivering.equipment)
+            config, ignored = reload.effective(self._config, await asyncio.to_thread(again))
+            signer = await asyncio.to_thread(Signer, config.signing)
+            equipment = Equipment(config, self._delivering.equipment, signer=signer)
         except Exception as error:  # noqa: BLE001 - after any error the running configuration stays
             events.emit("daemon.reload_refused", error=error_text(error))
             return
@@ -200,6 +203,7 @@ class _Daemon:
             events.emit("daemon.reload_ignored", keys=", ".join(ignored))
         self._config = config
         self._delivering.use(equipment)
+        self._attempts.signer = equipment.signer
         self._screen.use(equipment.screening)
         self._notifier.use(config.bounces)
         self._webhooks.use(config.webhooks)

@@ -48,16 +48,18 @@ class Equipment:
         config: QueuedConfig,
         replaced: Equipment | None = None,
         *,
+        signer: Signer | None = None,
         paces: Paces | None = None,
         reactions: Reactions | None = None,
     ) -> None:
         """`replaced` is what serves now: what did not change is taken over from it.
 
+        signer: one whose keys were read just now, which takes long for thousands of them; None to read them here.
         paces, reactions: those of the first equipment, which all later ones take over; None for new ones.
         """
         self.config = config
         # Always made again: a file of keys, or of the secret, may have changed under the same name.
-        self.signer = Signer(config.signing)
+        self.signer = signer or Signer(config.signing)
         self.screening = Screening(config.suppression)
         kept = replaced is not None and replaced.config.routing == config.routing
         self.resolver = replaced.resolver if replaced is not None and kept else Resolver(config.routing.dns)
@@ -96,14 +98,13 @@ class Delivering:
     """The equipment that is in use, and what is left of those before."""
 
     def __init__(self, config: QueuedConfig) -> None:
-        #: These four stay the same objects over every reload, and change within.
+        #: These three stay the same objects over every reload, and change within.
         self.transports: dict[str, Transport] = {}
         self.destinations = Destinations(self.transports, config.claim)
         self.paces = Paces()
         suspend, lower = suspending(self.paces.suspend), self.destinations.lower
         reactions = Reactions(config.rules, suspend=suspend, lower=lower)
         self.equipment = Equipment(config, paces=self.paces, reactions=reactions)
-        self.signer = self.equipment.signer
         self.transports.update(self.equipment.transports)
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -112,10 +113,8 @@ class Delivering:
         old, self.equipment = self.equipment, equipment
         self.transports.clear()
         self.transports.update(equipment.transports)
-        self.signer.use(equipment.signer)
         equipment.use_pacing()
         equipment.reactions.use(equipment.config.rules)
-        equipment.signer = self.signer
         for id_, transport in old.transports.items():
             if equipment.transports.get(id_) is not transport:
                 self._end(transport.close())

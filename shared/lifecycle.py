@@ -25,10 +25,11 @@ from shared.errors import PillarboxError
 from shared.observe import events
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _EX_SOFTWARE = 70
+_RELOAD = "reload"  # the task's name
 _AGAIN = 5.0  # seconds until a part that goes on although it was cancelled is cancelled again
 
 
@@ -97,7 +98,7 @@ async def serve(
     if reload is not None:
         hangup = asyncio.Event()
         loop.add_signal_handler(signal.SIGHUP, hangup.set)
-        beside["reload"] = _reload_at_each(hangup, reload, ready)
+        beside[_RELOAD] = _reload_at_each(hangup, reload, ready)
     if started is not None:
         events.emit("daemon.started", **started)
     running = {asyncio.create_task(coroutine, name=name) for name, coroutine in {**parts, **beside}.items()}
@@ -110,6 +111,7 @@ async def serve(
             error = None if ended.cancelled() else ended.exception()
             died = f"{ended.get_name()}: {error!r}"
             events.emit("daemon.failed", part=ended.get_name(), error=repr(error))
+        await _end_reload(running)
         notify("STOPPING=1")
         began = monotonic()
         await stop()
@@ -153,6 +155,15 @@ async def _reload_at_each(asked: asyncio.Event, reload: Callable[[], Awaitable[N
             await reload()
         finally:
             notify(f"READY=1\nSTATUS={ready}")
+
+
+async def _end_reload(running: Iterable[asyncio.Task[None]]) -> None:
+    """End a reload that is under way, so that it replaces no part while the parts end."""
+    reloads = [task for task in running if task.get_name() == _RELOAD]
+    for each in reloads:
+        each.cancel()
+    if reloads:
+        await asyncio.wait(reloads, timeout=_AGAIN)
 
 
 async def _live(interval: float) -> None:

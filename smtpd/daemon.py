@@ -9,6 +9,7 @@ Raises: PillarboxError for errors that an operator can correct.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -140,7 +141,7 @@ class Daemon:
     async def _usable(self) -> tuple[SmtpdConfig, Values] | None:
         """The file as it now is, proven usable as a whole; None, and an event, when it is not."""
         try:
-            wanted, values = read_smtpd(self._path)
+            wanted, values = await asyncio.to_thread(read_smtpd, self._path)  # mail is accepted meanwhile
             config, ignored = reload.effective(self._config, wanted)
             self._served = tls.refuse_ended(config.servers, datetime.now(UTC), self._served)
             await Serving(config, self._conninfo, LocalRateCounts(RateServer())).listeners.release()

@@ -8,6 +8,7 @@ See: smtpd/connection/equipment.py and smtpd/connection/listener.py, which do th
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from shared.config.smtpd.load import load_smtpd
@@ -50,8 +51,8 @@ class Receiver:
         self.service = self._made(config, rules)
 
     async def use(self, config: HttpdConfig) -> None:
-        """Take mail by the files as they are now; ConfigError changes nothing."""
-        rules = rules_of(self._path, config)
+        """Take mail by the files as they are now; ConfigError changes nothing. Requests go on while they are read."""
+        rules = await asyncio.to_thread(rules_of, self._path, config)
         replaced, self._closing = self._closing, []
         try:
             self.service = self._made(config, rules)

@@ -71,7 +71,7 @@ class SigningFault(Exception):
 
 
 class Signer:
-    """Signs as the configuration says; without rules it does nothing."""
+    """Signs as the configuration says; without rules it does nothing. It never changes, so that threads may use it."""
 
     def __init__(self, settings: Signing) -> None:
         """Read every key; ConfigError for the first that cannot be used."""
@@ -82,11 +82,6 @@ class Signer:
         for number, rule in enumerate(settings.rules):
             for pattern in rule.senderdomain:
                 self._numbers.setdefault((rule.source, pattern), []).append(number)
-
-    def use(self, other: Signer) -> None:
-        """From now on sign as `other` does."""
-        self._settings, self._keys, self._arc = other._settings, other._keys, other._arc
-        self._numbers = other._numbers
 
     async def sign(self, body: Body, first: Claimed) -> Signed:
         """The signatures of a message, made when the first of its recipients in flight asks for them."""

@@ -17,6 +17,7 @@ import pytest
 
 from scripts.daemons import DaemonFailed
 from tests.fixtures.daemons.api import Api
+from tests.fixtures.slow_file import SlowFile
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
@@ -76,6 +77,18 @@ async def test_a_reload_uses_what_it_can_and_names_the_rest(api: Api) -> None:
     api.daemon.signal(signal.SIGHUP)
     [refused] = await api.daemon.until_said("daemon.reload_refused")
     assert "rates.requests" in refused["error"]
+
+
+@pytest.mark.parametrize("file", ["httpd.yaml", "httpd-rules.yaml"])
+async def test_requests_are_answered_while_files_are_read(api: Api, file: str) -> None:
+    client = await api.caller("shop")
+    slow = SlowFile(api.system.folder / file)
+    api.daemon.signal(signal.SIGHUP)
+    await slow.reading()
+    assert (await client.get(PATH)).status_code == 404
+    assert api.daemon.said("daemon.reloaded") == []
+    slow.give()
+    await api.daemon.until_said("daemon.reloaded")
 
 
 async def test_metrics_count_answers_and_health_asks_postgresql(system: System) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.fixtures.daemons.serving import Dialogue
+from tests.fixtures.slow_file import SlowFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +59,20 @@ async def test_new_sessions_get_the_new_configuration_and_open_ones_keep_theirs(
         assert (await before.ask(b"MAIL FROM:<a@sender.example> SIZE=2000")).startswith("250")
     async with Dialogue(smtpd.address[1]) as after:
         assert (await after.ask(b"MAIL FROM:<a@sender.example> SIZE=2000")).startswith("552")
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_clients_are_served_while_the_file_is_read(system: System, processes: int) -> None:
+    smtpd = await system.smtpd(processes=processes)
+    change(system, limit(1000))
+    file = SlowFile(system.folder / "smtpd.yaml")
+    smtpd.signal(signal.SIGHUP)
+    await file.reading()
+    assert "SIZE 1000" not in await sizes(smtpd, 4)
+    assert smtpd.said("daemon.reloaded") == []
+    file.give()
+    await smtpd.until_said("daemon.reloaded")
+    assert await sizes(smtpd, 12) == {"SIZE 1000"}
 
 
 @pytest.mark.parametrize("processes", [1, 2])

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from queued.signing.keys import new_key
 from scripts.sink.server import Sink
 from tests.fixtures.daemons.submit import numbered
+from tests.fixtures.slow_file import SlowFile
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
@@ -225,3 +227,34 @@ async def test_several_signals_at_once_apply_the_last_file(system: System, books
         await worker.until_said("daemon.reloaded")
         await books.submit(smtpd, numbered(2))
         await eventually(lambda: len(other.received) == 2, "the last one counts")
+
+
+@pytest.mark.parametrize("slow", ["queued.yaml", "key"])
+async def test_mail_moves_while_files_are_read(system: System, books: Books, slow: str) -> None:
+    key = system.folder / "rsa.pem"
+    key.write_bytes(new_key(ed25519=False).pem())
+    signing = {
+        "rules": [{"id": "x", "senderdomain": ["elsewhere.example"], "keys": [{"selector": "s", "file": str(key)}]}]
+    }
+    smtpd = await system.smtpd()
+    worker = await system.worker(books.sink.port, signing=signing)
+    file = SlowFile(system.folder / f"{worker.name}.yaml" if slow == "queued.yaml" else key)
+    worker.signal(signal.SIGHUP)
+    await file.reading()
+    await books.submit(smtpd, numbered(3))
+    await eventually(lambda: len(books.sink.received) == 3, "mail is delivered meanwhile")
+    assert worker.said("daemon.reloaded") == []
+    file.give()
+    await worker.until_said("daemon.reloaded")
+
+
+async def test_a_worker_that_stops_while_it_reads_a_file_uses_no_part_of_it(system: System, books: Books) -> None:
+    worker = await system.worker(books.sink.port)
+    file = SlowFile(system.folder / f"{worker.name}.yaml")
+    worker.signal(signal.SIGHUP)
+    await file.reading()
+    worker.signal(signal.SIGTERM)
+    await worker.until_said("daemon.stopped")
+    file.give()
+    assert await worker.ended() == 0
+    assert worker.said("daemon.reloaded") == worker.said("daemon.reload_refused") == []
