@@ -56,7 +56,7 @@ class Suspends:
     def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._file: list[_Known] = []
-        self._table: dict[int, _Known] = {}
+        self._table: list[_Known] = []
         self._rules: dict[tuple[str, str], _Known] = {}  # not yet read back from the table
         self._unwritten: dict[tuple[str, str], _Unwritten] = {}
         self._lifted: list[str] = []  # selections whose mail is to be made due
@@ -133,7 +133,7 @@ class Suspends:
             if self._unwritten.get(key) is new:
                 del self._unwritten[key]
         self._read(await database.fetch(connection, "suspend_active", now=None))
-        in_force = {known.values for known in self._table.values()}
+        in_force = {known.values for known in self._table}
         until = monotonic() + _PATIENCE
         for values in dict.fromkeys(self._lifted):
             if values in in_force:  # again, and more mail made due would only be parked once more
@@ -148,19 +148,20 @@ class Suspends:
 
     def _read(self, rows: Sequence[database.Row]) -> None:
         now = self._clock()
-        table = {
-            row.id: _known(row.selection, math.inf if row.seconds is None else now + row.seconds, row.reason)
-            for row in rows
-        }
-        gone = [known for id_, known in self._table.items() if id_ not in table and known.until > now]
-        self._table = table
+        # Not told by their numbers: a standby that lagged when it was promoted gives those of lost ones again.
+        was = self._table
+        self._table = [
+            _known(row.selection, math.inf if row.seconds is None else now + row.seconds, row.reason) for row in rows
+        ]
+        in_force = {known.values for known in self._table}
+        gone = [known for known in was if known.values not in in_force and known.until > now]
         self._rules = {key: known for key, known in self._rules.items() if key in self._unwritten and known.until > now}
         self._index()
         self._lifted += [known.values for known in gone]
 
     def _index(self) -> None:
         """Sort them by domain, so that a thousand suspended domains cost mail for others nothing."""
-        everything = [*self._file, *self._table.values(), *self._rules.values()]
+        everything = [*self._file, *self._table, *self._rules.values()]
         self._by_domain: dict[str, list[_Known]] = {}
         self._others: list[_Known] = []
         for known in everything:

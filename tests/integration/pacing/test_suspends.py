@@ -137,6 +137,21 @@ async def test_mail_of_a_removed_suspend_is_due_at_once(connection: db.Connectio
     assert scheduled not in due(factory)
 
 
+async def test_mail_of_a_suspend_that_a_failover_lost_is_due_though_another_has_its_number(
+    connection: db.Connection, factory: Factory
+) -> None:
+    """A standby that lagged when it was promoted gives the number again."""
+    paces = Paces()
+    number = await suspended(connection, destination=["example.com"])
+    await follow(paces, connection)
+    mail = parked(factory)
+    factory.sql("DELETE FROM pillarbox.suspends")
+    factory.sql("SELECT setval(pg_get_serial_sequence('pillarbox.suspends', 'id'), %(number)s, false)", number=number)
+    assert await suspended(connection, destination=["example.net"]) == number
+    await follow(paces, connection)
+    assert due(factory) == {mail}
+
+
 async def test_mail_parked_late_by_another_worker_is_due_at_the_next_poll(
     connection: db.Connection, factory: Factory
 ) -> None:
