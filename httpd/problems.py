@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from operate.errors import NotAllowed, NotNow, NotThere, Refused
 from shared.config.condition.tree import ConditionError
-from shared.errors import ConfigError, DatabaseUnavailable, PillarboxError, lacks_right
+from shared.errors import ConfigError, DatabaseUnavailable, PillarboxError, is_of_server, lacks_right
 from shared.observe import events
 from shared.postgres import database
 
@@ -141,8 +141,7 @@ def of(error: Exception) -> HTTPException:
         return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, database.reason(error))
     if lacks_right(error):
         return Problem(HTTPStatus.FORBIDDEN, database.reason(error))
-    passing = (database.CANCELLED, database.LOCKED, *database.CONFLICT)
-    if isinstance(error, passing) or database.is_outage(error):
+    if isinstance(error, database.VANISHED) or is_of_server(error) or database.is_outage(error):
         return unavailable()
     return _of_ours(error)
 

@@ -192,3 +192,24 @@ async def test_a_statement_that_takes_too_long_is_cancelled_and_says_so(system: 
         assert (late.status_code, "timeout.query" in late.json()["detail"]) == (503, True)
         assert late.headers["retry-after"]
         assert (await client.get("/v1/queue")).status_code == 200
+
+
+@pytest.mark.parametrize(("refusal", "status"), [("25006", 503), ("53100", 503), ("XX000", 503), ("42501", 403)])
+async def test_trouble_of_postgresql_that_may_pass_is_503(
+    api: Api, factory: Factory, refusal: str, status: int
+) -> None:
+    """A read-only server, a full disk, a partition that was dropped meanwhile; but not a right that is missing."""
+    factory.row()
+    client = await api.caller("olga", "operator", kind="person")
+    factory.sql(f"""
+        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+            $$BEGIN RAISE EXCEPTION USING ERRCODE = '{refusal}', MESSAGE = 'not now'; END$$;
+        CREATE TRIGGER refuse BEFORE INSERT ON pillarbox.audit EXECUTE FUNCTION refuse()
+    """)
+    answer = await client.post("/v1/queue/hold", json={"all": True, "reason": "their server loses mail"})
+    assert answer.status_code == status
+    assert ("retry-after" in answer.headers) == (status == 503)
+    assert [row.status for row in factory.queue()] == ["DELIVER"]
+    if status == 503:
+        [line] = api.daemon.said("request.unavailable")
+        assert "not now" in line["error"]
