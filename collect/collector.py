@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -64,7 +63,7 @@ class Collector:
         await self._ended.wait()
 
     async def run(self) -> None:
-        """Collect until stopped; through outages."""
+        """Collect until stopped; through outages, and refusals such as a read-only server's."""
         pause = _FIRST_PAUSE
         try:
             while not self._stopping:
@@ -78,7 +77,7 @@ class Collector:
                         await self._collect(connection)
                     finally:
                         await connection.close()
-                except (*database.OUTAGE, *database.CONFLICT, DatabaseUnavailable, NotDurable) as error:
+                except (*database.OUTAGE, *database.REFUSAL, DatabaseUnavailable, NotDurable) as error:
                     wait = pause * random.uniform(0.5, 1.5)
                     pause = min(2 * pause, _LONGEST_PAUSE)
                     events.emit("collect.unavailable", error=error, seconds=wait, away=database.is_away(error))
@@ -138,9 +137,9 @@ class Collector:
 
 
 async def forget(conninfo: str, schema: str, keep: timedelta) -> None:
-    """Forget old tokens, every hour; an outage only delays it."""
+    """Forget old tokens, every hour; an outage or a refusal only delays it."""
     while True:
-        with suppress(*database.OUTAGE, DatabaseUnavailable):
+        try:
             connection = await database.connect(conninfo, "pillarbox collect")
             try:
                 forgotten = _FORGET_BATCH
@@ -153,4 +152,6 @@ async def forget(conninfo: str, schema: str, keep: timedelta) -> None:
                         events.emit("collect.forgot", tokens=forgotten)
             finally:
                 await connection.close()
+        except (*database.OUTAGE, *database.REFUSAL, DatabaseUnavailable) as error:
+            events.emit("collect.unforgotten", error=error, away=database.is_away(error))
         await asyncio.sleep(_FORGET_EVERY * random.uniform(0.5, 1.5))

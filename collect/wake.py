@@ -39,7 +39,7 @@ async def listen(conninfo: str, channel: str, due: asyncio.Event, missed: Callab
             due.set()
             async for _ in connection.notifies():
                 due.set()
-        except (*database.OUTAGE, DatabaseUnavailable) as error:
+        except (*database.OUTAGE, *database.REFUSAL, DatabaseUnavailable) as error:
             wait = pause * random.uniform(0.5, 1.5)
             pause = min(2 * pause, _LONGEST_PAUSE)
             events.emit("wakeup.lost", error=error, seconds=wait, away=database.is_away(error))

@@ -134,6 +134,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
         "The mail for a token cannot be made or queued, and is not tried again; `token`, `error`.",
     ),
     "collect.unavailable": (ERROR, "Tokens could not be collected; tried again in `seconds`; `error`."),
+    "collect.unforgotten": (WARNING, "Old tokens could not be deleted; tried again in an hour; `error`."),
     "collect.forgot": (INFO, "Tokens that expired long ago were deleted; `tokens`."),
     "spool.committed": (
         INFO,

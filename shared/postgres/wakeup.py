@@ -73,7 +73,7 @@ async def listen(
                 missed()
             due.set()
             await listener.run(connection)
-        except (_Silence, *database.OUTAGE, DatabaseUnavailable) as error:
+        except (_Silence, *database.OUTAGE, *database.REFUSAL, DatabaseUnavailable) as error:
             # Only what was heard proves a connection: without that the pauses go on growing.
             pause = _FIRST_PAUSE if listener.heard else pause
             wait = _jittered(pause)
