@@ -19,7 +19,8 @@ from operate.selection import in_words
 from operate.settings.change import Asked, changing, names
 from operate.shapes.settings import Removed, SettingsPreview, Suspended
 from operate.transports import check_option
-from queued.pacing.suspends import release
+from queued.pacing.match import merged
+from queued.pacing.suspends import AT_ONCE, release
 from shared.config.queued.pacing import FIELDS, match_of
 from shared.config.units import format_duration
 from shared.errors import ConfigError
@@ -97,9 +98,9 @@ async def remove(
 
 async def resumed(connection: database.Connection, selections: Sequence[Mapping[str, Sequence[str]]]) -> None:
     """Make the mail due that waited for suspends that are gone."""
-    for selection in selections:
+    for selection in merged(selections, AT_ONCE):
         try:
-            await release(connection, json.dumps(selection))
+            await release(connection, selection)
         except database.REFUSAL as error:
             if database.is_outage(error):
                 raise

@@ -8,13 +8,14 @@ See: shared.config.queued.pacing, Match.
 
 from __future__ import annotations
 
+from itertools import batched
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from shared.config.queued.pacing import FIELDS, FOLDED
 from shared.mail.domain import comparable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from queued.values import Claimed
 
@@ -56,6 +57,7 @@ class Fields(NamedTuple):
 LATE: Final = frozenset({"site", "source"})
 _POSITION: Final = {name: index for index, name in enumerate(FIELDS)}
 _Wanted = tuple[int, frozenset[str], tuple[str, ...]]
+type _Rest = tuple[tuple[str, tuple[str, ...]], ...]  # a selection without `destination`
 
 
 class Selection:
@@ -88,3 +90,24 @@ class Selection:
             if value is None or not (value in exact or (below and value.endswith(below))):
                 return False
         return True
+
+
+def merged(selections: Iterable[Mapping[str, Sequence[str]]], most: int) -> Iterator[dict[str, list[str]]]:
+    """Fewer selections of the same mail: those that differ in `destination` alone are one, with up to `most` values."""
+    whole: dict[_Rest, None] = {}
+    parts: dict[_Rest, dict[str, None]] = {}
+    for selection in selections:
+        rest = tuple((name, tuple(each)) for name, each in sorted(selection.items()) if each and name != "destination")
+        if names := selection.get("destination"):
+            parts.setdefault(rest, {}).update(dict.fromkeys(names))
+        else:
+            whole[rest] = None
+    for rest in whole:
+        yield _as_lists(rest)
+    for rest, found in parts.items():
+        for some in batched(found, most):
+            yield {**_as_lists(rest), "destination": list(some)}
+
+
+def _as_lists(rest: _Rest) -> dict[str, list[str]]:
+    return {name: list(values) for name, values in rest}

@@ -26,10 +26,28 @@ VALUES (%(selection)s::jsonb, %(reason)s, coalesce(%(who)s::text, pillarbox.acti
 ON CONFLICT (selection, who) DO UPDATE SET reason = excluded.reason, made = excluded.made, expires = excluded.expires
 RETURNING s.id, s.expires
 
+-- name: suspends_add
+-- The same for many, each with who suspended it, and with its seconds. No two are of one selection and by one.
+INSERT INTO pillarbox.suspends AS s (selection, reason, who, made, expires)
+SELECT w.selection::jsonb, w.reason, w.who, now(), now() + make_interval(secs => w.seconds)
+  FROM unnest(%(selections)s::text[], %(reasons)s::text[], %(whos)s::text[], %(seconds)s::double precision[])
+       AS w (selection, reason, who, seconds)
+ON CONFLICT (selection, who) DO UPDATE SET reason = excluded.reason, made = excluded.made, expires = excluded.expires
+
+-- name: suspends_in_force
+-- The suspends that workers go by: the selection as text, so that one that is known already is not read again.
+SELECT selection::text AS selection, reason, who,
+       extract(epoch FROM expires - coalesce(%(now)s::timestamptz, now()))::double precision AS seconds
+  FROM pillarbox.suspends
+ WHERE expires IS NULL OR expires > coalesce(%(now)s::timestamptz, now())
+ ORDER BY id
+
 -- name: suspend_release
 -- Makes mail due that was parked for a suspend that is gone: up to `batch` rows of this worker's partitions; how many.
 -- A recipient that was never tried says in last_error why it waits; of those tried before, whose last_error is a server's, all
 -- that are due within the longest time of parking come now. What fits is asked by the columns; site and source are none.
+-- A selection may have hundreds of domains, so each row is compared with a list of them, which is made once; `below`: some
+-- of them begin with a dot.
 WITH parked AS MATERIALIZED (
     SELECT q.id FROM pillarbox.queue q
      WHERE q.status = 'DELIVER' AND ({where}) AND q.lease_until IS NULL
@@ -37,7 +55,10 @@ WITH parked AS MATERIALIZED (
        AND q.next_retry <= coalesce(%(now)s::timestamptz, now()) + make_interval(secs => %(longest)s::double precision)
        AND (q.retry_count > 0 OR starts_with(q.last_error, %(reason)s))
        AND pillarbox.suspend_fits(%(selection)s::jsonb -> 'transport', q.transportid)
-       AND pillarbox.suspend_fits(%(selection)s::jsonb -> 'destination', q.recipientdomain)
+       AND (%(selection)s::jsonb -> 'destination' IS NULL
+            OR pillarbox.lowered(q.recipientdomain) = ANY (ARRAY(
+                   SELECT pillarbox.lowered(w) FROM jsonb_array_elements_text(%(selection)s::jsonb -> 'destination') AS w))
+            OR (%(below)s AND pillarbox.suspend_fits(%(selection)s::jsonb -> 'destination', q.recipientdomain)))
        AND pillarbox.suspend_fits(%(selection)s::jsonb -> 'sender', q.senderdomain)
        AND pillarbox.suspend_fits(%(selection)s::jsonb -> 'tenant', q.metadata->>'tenant')
        AND pillarbox.suspend_fits(%(selection)s::jsonb -> 'jobid', q.jobid)

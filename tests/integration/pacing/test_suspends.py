@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -22,6 +22,7 @@ from tests.fixtures.waiting import PATIENCE
 if TYPE_CHECKING:
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.database.logins import Logins
+    from tests.fixtures.heard import Heard
 
 MAIL = Fields("default", "example.com", "example.org", "acme", "news")
 
@@ -121,6 +122,32 @@ async def test_a_rule_that_fires_again_extends_the_suspend(connection: db.Connec
     assert 200 < row.seconds <= 300
 
 
+async def test_thousands_of_suspends_by_rules_are_written_and_stay_in_force(connection: db.Connection) -> None:
+    here, there = Paces(), Paces()
+    for number in range(3000):
+        here.suspend(
+            {"transport": ["default"], "destination": [f"d{number}.example"]}, 300, "421 slow down", "rule slow"
+        )
+    await follow(here, connection)
+    await follow(there, connection)
+    for number in (0, 1, 1500, 2999):
+        mail = MAIL._replace(destination=f"d{number}.example")
+        assert isinstance(here.ask(mail), Deferral)
+        assert isinstance(there.ask(mail), Deferral)
+    assert len(await db.fetch(connection, "suspend_active", now=None)) == 3000
+
+
+async def test_a_suspend_that_postgresql_refuses_keeps_no_other_out(connection: db.Connection, heard: Heard) -> None:
+    paces = Paces()
+    for domain, reason in (("example.com", "421 slow down"), ("example.net", ""), ("example.org", "421 slow down")):
+        paces.suspend({"destination": [domain]}, 300, reason, "rule slow")
+    await follow(paces, connection)
+    written = await db.fetch(connection, "suspend_active", now=None)
+    assert {row.selection["destination"][0] for row in written} == {"example.com", "example.org"}
+    [failed] = heard.all("suspend.failed")
+    assert "suspends_reason_check" in failed["error"]
+
+
 async def test_mail_of_a_removed_suspend_is_due_at_once(connection: db.Connection, factory: Factory) -> None:
     paces = Paces()
     await suspended(connection, destination=["example.com"])
@@ -150,6 +177,47 @@ async def test_mail_of_a_suspend_that_a_failover_lost_is_due_though_another_has_
     assert await suspended(connection, destination=["example.net"]) == number
     await follow(paces, connection)
     assert due(factory) == {mail}
+
+
+@pytest.mark.parametrize(
+    "names", [[".example.com"], ["EXAMPLE.com", "example.net"], [".example.com", "example.net"], [".Example.COM", "x"]]
+)
+async def test_the_mail_that_a_suspend_selected_is_due_and_no_other(
+    connection: db.Connection, factory: Factory, names: list[str]
+) -> None:
+    domains = ("example.com", "deep.example.com", "notexample.com", "example.net", "deep.example.net")
+    mail = {parked(factory, domain): domain for domain in domains}
+    paces = Paces()
+    await suspended(connection, destination=names)
+    await follow(paces, connection)
+    wanted = {id_ for id_, domain in mail.items() if isinstance(paces.ask(MAIL._replace(destination=domain)), Deferral)}
+    await db.fetch(connection, "suspend_remove", ids=None)
+    await follow(paces, connection)
+    assert due(factory) == wanted
+
+
+async def test_hundreds_of_suspends_are_lifted_by_few_statements(
+    connection: db.Connection, factory: Factory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each statement reads all parked mail."""
+    paces = Paces()
+    for number in range(700):
+        await suspended(connection, destination=[f"d{number}.example"])
+    mail = {parked(factory, f"d{number}.example") for number in (0, 350, 699)}
+    parked(factory, "d700.example")
+    await follow(paces, connection)
+    await db.fetch(connection, "suspend_remove", ids=None)
+    asked: list[str] = []
+    fetch = db.fetch
+
+    async def counted(source: db.Connection, name: str, /, **values: Any) -> list[db.Row]:
+        asked.append(name)
+        return await fetch(source, name, **values)
+
+    monkeypatch.setattr(db, "fetch", counted)
+    await follow(paces, connection)
+    assert due(factory) == mail
+    assert asked.count("suspend_release") == 2
 
 
 async def test_mail_parked_late_by_another_worker_is_due_at_the_next_poll(
