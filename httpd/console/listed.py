@@ -25,7 +25,7 @@ from shared.masking import show
 from shared.whole_number import whole_number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from httpd.console.forms import Form
     from httpd.files import Files
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from shared.postgres import database
 
 PAGE: Final = 100
+_WHOLE: Final = 1000  # lines of a page of what is short as a rule; 20,000 keys on one took three seconds
 _LINK: Final = timedelta(days=1)
 _OPERATORS: Final = "an operator"
 
@@ -102,10 +103,11 @@ class Suspends(List):
     async def rows(self, place: Place, after: str) -> tuple[list[Row], str]:
         """As List."""
         rows = await suspend.active(place.connection)
+        page, more = _page(rows, lambda each: str(each.id), after)
         return [
             Row(str(each.id), (in_words(each.selection), each.reason, each.who, each.made, each.expires), ("end",))
-            for each in rows
-        ], ""
+            for each in page
+        ], more
 
     @override
     async def add(self, place: Place, by: By, form: Form) -> Done:
@@ -160,6 +162,8 @@ class Schedules(List):
     @override
     async def rows(self, place: Place, after: str) -> tuple[list[Row], str]:
         """As List."""
+        rows = await schedule.listed(place.connection)
+        page, more = _page(rows, lambda each: each.id, after)
         return [
             Row(
                 each.id,
@@ -174,8 +178,8 @@ class Schedules(List):
                 ),
                 ("disable" if each.enabled else "enable", "remove"),
             )
-            for each in await schedule.listed(place.connection)
-        ], ""
+            for each in page
+        ], more
 
     @override
     async def act(self, place: Place, by: By, act: str, key: str) -> Done:
@@ -222,6 +226,8 @@ class Webhooks(List):
     @override
     async def rows(self, place: Place, after: str) -> tuple[list[Row], str]:
         """As List."""
+        rows = await endpoints.listed(place.connection)
+        page, more = _page(rows, lambda each: each.name, after)
         return [
             Row(
                 each.name,
@@ -238,8 +244,8 @@ class Webhooks(List):
                 ),
                 ("disable",) if each.state == "enabled" else ("enable",),
             )
-            for each in await endpoints.listed(place.connection)
-        ], ""
+            for each in page
+        ], more
 
     @override
     async def add(self, place: Place, by: By, form: Form) -> Done:
@@ -275,6 +281,8 @@ class Keys(List):
     @override
     async def rows(self, place: Place, after: str) -> tuple[list[Row], str]:
         """As List."""
+        rows = await keys.listed(place.connection, None)
+        page, more = _page(rows, lambda each: each.prefix, after)
         return [
             Row(
                 each.prefix,
@@ -291,8 +299,8 @@ class Keys(List):
                 ),
                 ("revoke",) if each.state == "valid" else (),
             )
-            for each in await keys.listed(place.connection, None)
-        ], ""
+            for each in page
+        ], more
 
     @override
     async def add(self, place: Place, by: By, form: Form) -> Done:
@@ -322,6 +330,8 @@ class People(List):
     @override
     async def rows(self, place: Place, after: str) -> tuple[list[Row], str]:
         """As List."""
+        rows = await principals.listed(place.connection)
+        page, more = _page(rows, lambda each: each.name, after)
         return [
             Row(
                 each.name,
@@ -337,8 +347,8 @@ class People(List):
                     "enable" if each.disabled else "disable",
                 ),
             )
-            for each in await principals.listed(place.connection)
-        ], ""
+            for each in page
+        ], more
 
     @override
     async def add(self, place: Place, by: By, form: Form) -> Done:
@@ -487,6 +497,13 @@ LISTS: Final[tuple[List, ...]] = (
         see="review",
     ),
 )
+
+
+def _page[R](rows: Sequence[R], key: Callable[[R], str], after: str) -> tuple[Sequence[R], str]:
+    """The lines behind the one with this key, or the first where it is gone; and where the next page begins."""
+    begin = next((place for place, each in enumerate(rows, 1) if key(each) == after), 0)
+    page = rows[begin : begin + _WHOLE]
+    return page, key(page[-1]) if len(rows) > begin + _WHOLE else ""
 
 
 def _audit(changed: Any) -> int | None:

@@ -9,6 +9,8 @@ import html
 import re
 from typing import TYPE_CHECKING
 
+import pytest
+
 from httpd.console.listed import LISTS
 from tests.fixtures.daemons.console import PASSWORD, path_of, post, signed_in
 from tests.fixtures.database.operating import write_config
@@ -34,6 +36,46 @@ async def undone(client: httpx.AsyncClient, page: str) -> str:
     assert found
     answer = await post(client, found[1], f"{found[1]}/undo")
     return (await client.get(path_of(answer))).text
+
+
+_MANY = {
+    "suspends": """
+        INSERT INTO pillarbox.suspends (selection, reason, who)
+        SELECT jsonb_build_object('destination', jsonb_build_array('n' || n || '-example')), 'x', 'x'
+          FROM generate_series(1, 2500) AS n""",
+    "schedules": r"""
+        INSERT INTO pillarbox.schedules (id, cron, sender, recipients, content, next_at)
+        SELECT 'n' || n || '-example', '0 9 1 1 *', 'a@example.com', '{b@example.com}', E'Subject: x\r\n\r\n', now()
+          FROM generate_series(1, 2500) AS n""",
+    "webhooks": """
+        INSERT INTO pillarbox.webhooks (name, url, events, secrets, state)
+        SELECT 'n' || n || '-example', 'http://127.0.0.1:9', '{delivered}', '{env:X}', 'disabled'
+          FROM generate_series(1, 2500) AS n""",
+    "keys": """
+        INSERT INTO pillarbox.api_keys (prefix, digest, principal, scopes, label)
+        SELECT 'pb_' || lpad(to_hex(n), 12, '0'), sha256(n::text::bytea), 'adam', '{send}', 'n' || n || '-example'
+          FROM generate_series(1, 2500) AS n""",
+    "people": """
+        INSERT INTO pillarbox.principals (name) SELECT 'n' || n || '-example' FROM generate_series(1, 2499) AS n""",
+}
+
+
+@pytest.mark.parametrize("list_", _MANY)
+async def test_thousands_of_lines_are_on_several_pages(api: Api, factory: Factory, list_: str) -> None:
+    client = await signed_in(api, "adam", "admin", "operator")
+    factory.sql(_MANY[list_])
+    found: list[str] = []
+    next_, lines = f"/console/{list_}", []
+    while next_:
+        page = (await client.get(html.unescape(next_))).text
+        lines.append(page.count("<tr"))
+        found += re.findall(r"n\d+-example", page)
+        more = re.search(r'href="([^"]+)" rel="next"', page)
+        next_ = more[1] if more else ""
+    assert len(lines) == 3
+    assert set(found) == {f"n{number}-example" for number in range(1, 2500 if list_ == "people" else 2501)}
+    gone = await client.get(f"/console/{list_}", params={"after": "gone"})
+    assert (gone.status_code, gone.text.count("<tr")) == (200, lines[0])
 
 
 async def test_a_suspend_is_added_listed_ended_and_taken_back(api: Api, factory: Factory) -> None:
