@@ -35,7 +35,7 @@ SUSPENDED: Final = "suspended: "
 AT_ONCE: Final = 500
 _BATCH: Final = 10_000  # recipients made due by one statement
 _PATIENCE: Final = 2.0  # seconds of making mail due before the table is read again
-_MOST: Final = 100_000  # suspends of rules; while PostgreSQL is away nothing is claimed, so there are hardly as many
+_MOST: Final = 100_000  # suspends of rules that wait to be written; while PostgreSQL is away nothing is claimed
 _SHARE: Final = 10  # following the table takes this part of the time at most
 _SHOWN: Final = 10  # destinations that one line of the log names
 
@@ -98,10 +98,14 @@ class Suspends:
     def add(self, selection: Mapping[str, Sequence[str]], seconds: float, reason: str, who: str) -> None:
         """Suspend at once, and have it written to the table."""
         known = _known(selection, self._clock() + seconds, reason, who)
-        if len(self._rules) < _MOST or known.key in self._rules:
-            self._rules[known.key] = self._unwritten[known.key] = known
-            self._put(known)
-            self._changed.set()
+        if len(self._rules) >= _MOST and known.key not in self._rules:
+            events.emit(
+                "suspend.failed", error=f"{_MOST} suspends of rules wait to be written already; one is left out"
+            )
+            return
+        self._rules[known.key] = self._unwritten[known.key] = known
+        self._put(known)
+        self._changed.set()
         events.emit("suspend.added", selection=known.values, reason=reason, seconds=seconds, who=who)
 
     def hurry(self) -> None:
@@ -143,9 +147,10 @@ class Suspends:
         del self._lifted[: len(again)]
 
     async def _write(self, connection: database.Connection, some: Sequence[tuple[_Key, _Known]]) -> None:
-        """Write these; one that PostgreSQL refuses counts here alone, and keeps none of the others out."""
+        """Write these; one that PostgreSQL refuses counts here until its end, and keeps none of the others out."""
         now = self._clock()
         left = [known for _, known in some if known.until > now]
+        refused: set[_Key] = set()
         try:
             await _written(connection, left, now)
         except database.REFUSAL as error:
@@ -154,12 +159,13 @@ class Suspends:
             for known in left:
                 try:
                     await _written(connection, [known], now)
-                except database.REFUSAL as refused:
-                    if not database.refuses_value(refused):
+                except database.REFUSAL as why:
+                    if not database.refuses_value(why):
                         raise
-                    events.emit("suspend.failed", error=database.reason(refused))
+                    events.emit("suspend.failed", error=database.reason(why))
+                    refused.add(known.key)
         for key, known in some:
-            if self._unwritten.get(key) is known:
+            if key not in refused and self._unwritten.get(key) is known:
                 del self._unwritten[key]
 
     def _read(self, rows: Sequence[database.Row]) -> None:

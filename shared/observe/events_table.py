@@ -313,7 +313,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     ),
     "suspend.added": (INFO, "A rule suspended mail; `selection`, `reason`, `seconds`, `who`."),
     "suspend.lifted": (INFO, "Mail that waited for a removed suspend is due; `selection`, `recipients`."),
-    "suspend.failed": (WARNING, "The table of suspends could not be followed; it is tried again soon; `error`."),
+    "suspend.failed": (WARNING, "The table of suspends could not be read or written; it is tried again soon; `error`."),
     "pace.unshared": (
         WARNING,
         "PostgreSQL could not say how much a shared limit allows, so mail under the limit waits; `error`.",

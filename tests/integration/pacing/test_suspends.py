@@ -146,6 +146,9 @@ async def test_a_suspend_that_postgresql_refuses_keeps_no_other_out(connection: 
     assert {row.selection["destination"][0] for row in written} == {"example.com", "example.org"}
     [failed] = heard.all("suspend.failed")
     assert "suspends_reason_check" in failed["error"]
+    assert all(
+        isinstance(paces.ask(MAIL._replace(destination=f"example.{top}")), Deferral) for top in ("com", "net", "org")
+    )
 
 
 async def test_mail_of_a_removed_suspend_is_due_at_once(connection: db.Connection, factory: Factory) -> None:
