@@ -16,6 +16,7 @@ import hashlib
 import json
 import math
 from datetime import timedelta
+from itertools import batched
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -26,7 +27,7 @@ from shared.postgres import database
 from shared.timed_wait import wait_for_event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from shared.config.queued.pacing import Policy
 
@@ -41,6 +42,7 @@ _HASTE, _CALM = 0.05, 0.25  # seconds between rounds while something is wanted, 
 _SLOWEST: Final = 2.0  # seconds between two looks for a slot; a waiting worker keeps its place in the queue for five
 _FIRST_GUESS, _WEIGHT = 1.0, 0.2  # of how long a slot is used: before anything is known, and of the latest in the mean
 _LONGEST: Final = 500  # characters of a key
+_AT_ONCE: Final = 200  # limits of one statement
 _FORGET: Final = 600.0  # seconds between two sweeps of unused limits
 
 
@@ -232,12 +234,12 @@ class Shares:
     async def round(self, pool: database.Pool) -> None:
         """Ask for the portions that are wanted, return the others, extend leases."""
         now = self._clock()
-        active = [] if self._left else list(self._active.values())
-        plans = [(gauge, plan) for gauge in active if (plan := gauge.plan(now)) is not None]
-        if plans:
-            async with pool.connection() as connection:
-                for gauge, plan in plans:
-                    await self._share(connection, gauge, plan)
+        for gauges in batched(() if self._left else list(self._active.values()), _AT_ONCE):
+            # Not planned earlier: what a gauge gives back by its plan, it no longer has.
+            plans = [(gauge, plan) for gauge in gauges if (plan := gauge.plan(self._clock())) is not None]
+            if plans:
+                async with pool.connection() as connection:
+                    await self._share(connection, plans)
         for key in [key for key, gauge in self._active.items() if gauge.done()]:
             del self._active[key]
         if now - self._forgotten > _FORGET:
@@ -252,26 +254,32 @@ class Shares:
             return
         try:
             async with pool.connection() as connection:
-                for gauge in list(self._active.values()):  # one may end meanwhile
-                    await self._share(connection, gauge, Share(0, 0, 0, 0))
+                for gauges in batched(list(self._active.values()), _AT_ONCE):  # one may end meanwhile
+                    await self._share(connection, [(gauge, Share(0, 0, 0, 0)) for gauge in gauges])
         except (*database.OUTAGE, *database.REFUSAL) as error:
             events.emit("pace.unshared", error=database.reason(error), away=database.is_away(error))
 
-    async def _share(self, connection: database.Connection, gauge: SharedGauge, plan: Share) -> None:
+    async def _share(self, connection: database.Connection, plans: Sequence[tuple[SharedGauge, Share]]) -> None:
+        """Carry these plans out by one statement, which locks limits in the order of their keys, as all workers do."""
         started = self._clock()
-        policy = gauge.policy
-        [row] = await database.fetch(
+        plans = sorted(plans, key=lambda planned: planned[0].key)
+        policies = [gauge.policy for gauge, _ in plans]
+        rows = await database.fetch(
             connection,
             "pace_share",
-            key=gauge.key,
             worker=self._worker,
-            rate=policy.rate.per_second if policy.rate else None,
-            burst=policy.most,
-            most=policy.concurrency,
             lease=timedelta(seconds=LEASE),
-            **plan._asdict(),
+            keys=[gauge.key for gauge, _ in plans],
+            rates=[policy.rate.per_second if policy.rate else None for policy in policies],
+            bursts=[policy.most for policy in policies],
+            concurrencies=[policy.concurrency for policy in policies],
+            give=[plan.give for _, plan in plans],
+            want=[plan.want for _, plan in plans],
+            keep=[plan.keep for _, plan in plans],
+            more=[plan.more for _, plan in plans],
         )
-        gauge.fill(row, plan, started, self._clock())
+        for (gauge, plan), row in zip(plans, rows, strict=True):
+            gauge.fill(row, plan, started, self._clock())
 
 
 def _bounded(key: str) -> str:

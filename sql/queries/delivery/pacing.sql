@@ -5,10 +5,13 @@
 SELECT pillarbox.pace_forget()
 
 -- name: pace_share
--- Takes a portion of a limit that workers share, and returns an unused one.
-SELECT * FROM pillarbox.pace_share(%(key)s, %(worker)s, %(rate)s::double precision, %(burst)s::integer,
-                                   %(give)s::integer, %(want)s::integer, %(most)s::integer, %(keep)s::integer,
-                                   %(more)s::integer, %(lease)s)
+-- Takes portions of limits that workers share, and returns unused ones: a row for each key, in the order of the keys.
+SELECT p.tokens, p.seconds, p.slots, p.starved
+  FROM unnest(%(keys)s::text[], %(rates)s::double precision[], %(bursts)s::integer[], %(give)s::integer[], %(want)s::integer[],
+              %(concurrencies)s::integer[], %(keep)s::integer[], %(more)s::integer[])
+       WITH ORDINALITY AS w (key, rate, burst, give, want, most, keep, more, place)
+ CROSS JOIN LATERAL pillarbox.pace_share(w.key, %(worker)s, w.rate, w.burst, w.give, w.want, w.most, w.keep, w.more, %(lease)s) AS p
+ ORDER BY w.place
 
 -- name: suspend_active
 -- The suspends in force, with the seconds until each ends; NULL for those that end when they are removed.

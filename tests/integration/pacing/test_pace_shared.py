@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from psycopg.rows import namedtuple_row
 
+from queued.pacing import pace_shared
 from queued.pacing.pace import Fields, Paces, Turn
 from queued.pacing.pace_shared import Shares
 from queued.waiting.deferral import Deferral
@@ -202,10 +203,11 @@ async def test_a_limit_removed_while_a_worker_stops_does_no_harm(
     await asyncio.gather(running, return_exceptions=True)
     shares, returned = paces.shares, list[object]()
 
-    async def share(_: object, gauge: Any, __: object) -> None:
-        returned.append(gauge)
+    async def share(_: object, plans: Any) -> None:
+        returned.extend(plans)
         shares._active.clear()
 
+    monkeypatch.setattr(pace_shared, "_AT_ONCE", 1)
     monkeypatch.setattr(shares, "_share", share)
     await paces.leave(pool)
     assert len(returned) == 2
@@ -333,3 +335,26 @@ async def test_a_lowered_limit_holds_under_load(pool: db.Pool) -> None:
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_hundreds_of_limits_are_fetched_by_few_statements_in_one_order(
+    pool: db.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers that lock the same limits wait for each other, and not in a circle."""
+    workers = [sharing(rate="100/sec", fields=["destination"]) for _ in range(2)]
+    domains = [f"d{number}.example" for number in range(300)]
+    for paces, order in zip(workers, (domains, domains[::-1]), strict=True):
+        for domain in order:
+            assert isinstance(paces.ask(Fields("default", domain)), Deferral)
+    asked: list[str] = []
+    fetch = db.fetch
+
+    async def counted(source: db.Connection, name: str, /, **values: Any) -> list[db.Row]:
+        asked.append(name)
+        return await fetch(source, name, **values)
+
+    monkeypatch.setattr(db, "fetch", counted)
+    await asyncio.gather(*(paces.shares.round(pool) for paces in workers))
+    assert asked.count("pace_share") == 4
+    for paces in workers:
+        assert all(isinstance(paces.ask(Fields("default", domain)), Turn) for domain in domains)
