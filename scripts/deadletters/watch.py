@@ -4,7 +4,8 @@ Owns: a worker for the channel dead_message: LISTEN, catch up from the archive, 
 Guarantees: each dead letter is printed once, in the order of announcement. A notification is a hint: after every
     (re)connection, and once a minute, the archive's rows since the last one seen are read, so that an outage only
     delays. Any login that may connect can notify anything: a payload that cannot be an id is ignored.
-Raises: nothing for an outage, which is one line on standard error and another try; DatabaseUnavailable at the start.
+Raises: nothing for an outage or a server in recovery, each one line on standard error and another try;
+    DatabaseUnavailable at the start.
 Bugs: it does not remember across restarts what it has printed: use --since.
 """
 
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from operate import deadletters
 from operate.deadletters import Wanted
 from scripts.output import records
-from shared.errors import DatabaseUnavailable, in_words
+from shared.errors import DatabaseUnavailable, in_words, is_of_server
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -89,7 +90,10 @@ async def run(conninfo: str, since: datetime | None, tell: Callable[[str], objec
             finally:
                 await connection.close()
                 connection = None
-        except (*database.OUTAGE, DatabaseUnavailable) as error:
+        except (*database.OUTAGE, *database.REFUSAL, DatabaseUnavailable) as error:
+            passes = isinstance(error, (*database.OUTAGE, DatabaseUnavailable)) or is_of_server(error)
+            if not passes:  # a standby refuses LISTEN until it is promoted; a right that is missing stays so
+                raise
             wait = pause * random.uniform(0.5, 1.5)
             sys.stderr.write(f"pillarbox: {in_words(error)}; trying again in {wait:.1f} s\n")
             await asyncio.sleep(wait)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from scripts.deadletters import watch
 from shared.postgres import account_schema, migrate
 from tests.fixtures.daemons.submit import numbered
 from tests.fixtures.daemons.system import System
@@ -110,6 +111,8 @@ async def wait_for_promotion(system: System, books: Books, pair: Pair) -> None:
     await collector.until_said("wakeup.lost")
     await collector.until_said("collect.unavailable")
     await collector.until_said("collect.unforgotten")
+    letters: list[str] = []
+    watching = asyncio.create_task(watch.run(system.uri, None, letters.append))
     tap = Tap()
     submitting = asyncio.create_task(books.submit(smtpd, tap))
     await eventually(lambda: any(r.startswith("451") for r in books.replies.values()), "clients get 451")
@@ -121,6 +124,11 @@ async def wait_for_promotion(system: System, books: Books, pair: Pair) -> None:
     await eventually(lambda: len(books.sink.received) > books.accepted, "mail of the new account arrives too")
     await worker.until_said("wakeup.listening")
     assert books.account().lost == 0
+    await books.submit(smtpd, numbered(1, first=1_000_000, box="permerror"))
+    await eventually(lambda: letters or watching.done(), "the watcher of dead letters has one")
+    assert "permerror" in letters[0]
+    watching.cancel()
+    await asyncio.wait([watching])
     assert [daemon.said("daemon.failed") for daemon in (smtpd, worker, httpd, collector)] == [[], [], [], []]
 
 
