@@ -135,8 +135,15 @@ DECLARE
     instant timestamptz := coalesce(at, clock_timestamp());
     gone bigint;
 BEGIN
-    DELETE FROM suspends WHERE expires < instant;
-    DELETE FROM pace_shares WHERE expires < instant - interval '1 minute';
+    -- Workers lock many of each in one statement, so this waits for none of them.
+    WITH ended AS MATERIALIZED (
+        SELECT e.id FROM suspends e WHERE e.expires < instant FOR UPDATE SKIP LOCKED
+    )
+    DELETE FROM suspends s USING ended e WHERE s.id = e.id;
+    WITH ended AS MATERIALIZED (
+        SELECT e.key, e.worker FROM pace_shares e WHERE e.expires < instant - interval '1 minute' FOR UPDATE SKIP LOCKED
+    )
+    DELETE FROM pace_shares s USING ended e WHERE s.key = e.key AND s.worker = e.worker;
     WITH idle AS MATERIALIZED (
         SELECT l.key FROM pace_limits l
          WHERE l.full_at < instant AND l.filled < instant - interval '1 minute'

@@ -5,6 +5,7 @@ Owns: proofs about queued/pacing/suspends.py and the queries suspend_*.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -271,6 +272,22 @@ async def test_a_suspend_removed_from_the_file_makes_its_mail_due(connection: db
     assert isinstance(paces.ask(MAIL), Turn)
     await follow(paces, connection)
     assert due(factory) == {mail}
+
+
+async def test_what_is_forgotten_waits_for_no_row_that_a_worker_locks(
+    connection: db.Connection, factory: Factory
+) -> None:
+    """A worker locks many in one statement, and might wait for one that is being forgotten."""
+    numbers = [await suspended(connection, -60.0, destination=[f"d{number}.example"]) for number in range(3)]
+    factory.sql("""INSERT INTO pillarbox.pace_shares (key, worker, slots, expires)
+                   SELECT 'k' || n, 'w', 1, now() - interval '1 hour' FROM generate_series(0, 2) AS n""")
+    with factory.another() as session:
+        session.execute("SELECT FROM pillarbox.suspends WHERE id = %s FOR UPDATE", (numbers[1],))
+        session.execute("SELECT FROM pillarbox.pace_shares WHERE key = 'k1' FOR UPDATE")
+        async with asyncio.timeout(PATIENCE):
+            await db.fetch(connection, "pace_forget")
+        assert [row.id for row in factory.sql("SELECT id FROM pillarbox.suspends")] == [numbers[1]]
+        assert [row.key for row in factory.sql("SELECT key FROM pillarbox.pace_shares")] == ["k1"]
 
 
 async def test_every_change_is_announced_to_all(connection: db.Connection, database: str) -> None:
