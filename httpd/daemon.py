@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from shared.config.httpd.settings import HttpdConfig
+    from shared.config.smtpd.settings import SmtpdConfig
     from smtpd.connection.sockets import Bound
 
 type Values = dict[str, Any]
@@ -125,10 +126,10 @@ class _Daemon:
             try:
                 await supervisor.open()
 
-                async def prove(config: HttpdConfig) -> None:
+                async def prove(config: HttpdConfig) -> SmtpdConfig:
                     if self._certificate is not None and config.tls is not None:
                         self._certificate.reload(config.tls)
-                    await prover.use(config)
+                    return await prover.use(config)
 
                 async def again() -> None:
                     values = await self._reloaded(prove)
@@ -165,19 +166,18 @@ class _Daemon:
         finally:
             await receiver.close()
 
-    async def _reloaded(self, use: Callable[[HttpdConfig], Awaitable[None]]) -> Values | None:
+    async def _reloaded(self, use: Callable[[HttpdConfig], Awaitable[SmtpdConfig]]) -> Values | None:
         """Go on by the file as it is now, once `use` could; its values, or None where the running one stays."""
         try:
             wanted, values = await asyncio.to_thread(read_httpd, self._path)
             config, ignored = reload.effective(self._config, wanted)
-            await use(config)
-            var = (await asyncio.to_thread(rules_of, self._path, config)).environment.var
+            rules = await use(config)
         except Exception as error:  # noqa: BLE001 - after any error the running configuration stays
             events.emit("daemon.reload_refused", error=error_text(error))
             return None
         if ignored:
             events.emit("daemon.reload_ignored", keys=", ".join(ignored))
-        self._config, self._mail.var = config, var
+        self._config, self._mail.var = config, rules.environment.var
         events.setup(config.environment.log.level)
         return values
 

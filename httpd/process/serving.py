@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from httpd.server.certificate import Certificate
     from httpd.tally import Tally
     from shared.config.httpd.settings import HttpdConfig
+    from shared.config.smtpd.settings import SmtpdConfig
     from shared.postgres import database
     from smtpd.rates.limits import RateCounts
 
@@ -87,14 +88,15 @@ class Serving:
             **self._receiver.parts(),
         }
 
-    async def use(self, config: HttpdConfig) -> None:
-        """Answer further requests by this configuration."""
+    async def use(self, config: HttpdConfig) -> SmtpdConfig:
+        """Answer further requests by this configuration, and return the rules that it takes mail by."""
         if self._certificate is not None and config.tls is not None:
             self._certificate.reload(config.tls)
-        await self._receiver.use(config)
+        rules = await self._receiver.use(config)
         self._config = config
         self.service.use(config)
         self.server.use(config)
+        return rules
 
     async def stop(self) -> None:
         """Accept no more, and let what is asked be answered."""

@@ -50,8 +50,11 @@ class Receiver:
         self._closing: list[ListQueries | ContentChecker] = []
         self.service = self._made(config, rules)
 
-    async def use(self, config: HttpdConfig) -> None:
-        """Take mail by the files as they are now; ConfigError changes nothing. Requests go on while they are read."""
+    async def use(self, config: HttpdConfig) -> SmtpdConfig:
+        """Take mail by the files as they are now, and return the rules; ConfigError changes nothing.
+
+        Requests go on while they are read.
+        """
         rules = await asyncio.to_thread(rules_of, self._path, config)
         replaced, self._closing = self._closing, []
         try:
@@ -62,6 +65,7 @@ class Receiver:
         self._rates.configure(rules.rates, rules.relay.networks)
         for each in replaced:
             await each.close()
+        return rules
 
     def parts(self) -> dict[str, Coroutine[object, object, None]]:
         """The tasks that must run as long as it takes mail."""

@@ -131,9 +131,8 @@ class Suspends:
         unwritten = sorted(self._unwritten.items())  # in one order, so that two workers do not wait for each other
         for begin in range(0, len(unwritten), AT_ONCE):
             await self._write(connection, unwritten[begin : begin + AT_ONCE])
-        self._read(await database.fetch(connection, "suspends_in_force", now=None))
+        in_force = self._read(await database.fetch(connection, "suspends_in_force", now=None))
         self._took = monotonic() - began
-        in_force = {known.values for known in self._table}
         until = monotonic() + _PATIENCE
         # Mail of what is suspended again would only be parked once more.
         lifted = [json.loads(values) for values in dict.fromkeys(self._lifted) if values not in in_force]
@@ -150,25 +149,13 @@ class Suspends:
         """Write these; one that PostgreSQL refuses counts here until its end, and keeps none of the others out."""
         now = self._clock()
         left = [known for _, known in some if known.until > now]
-        refused: set[_Key] = set()
-        try:
-            await _written(connection, left, now)
-        except database.REFUSAL as error:
-            if not database.refuses_value(error):
-                raise
-            for known in left:
-                try:
-                    await _written(connection, [known], now)
-                except database.REFUSAL as why:
-                    if not database.refuses_value(why):
-                        raise
-                    events.emit("suspend.failed", error=database.reason(why))
-                    refused.add(known.key)
+        refused = await _write(connection, left, now) if left else ()  # a statement without rows would be announced too
         for key, known in some:
             if key not in refused and self._unwritten.get(key) is known:
                 del self._unwritten[key]
 
-    def _read(self, rows: Sequence[database.Row]) -> None:
+    def _read(self, rows: Sequence[database.Row]) -> set[str]:
+        """Go by these rows of the table from now on; their selections."""
         now = self._clock()
         was, before = self._table, self._made
         self._made = {row.selection: before.get(row.selection) or _made(json.loads(row.selection)) for row in rows}
@@ -183,6 +170,7 @@ class Suspends:
         self._rules = {key: known for key, known in self._rules.items() if key in self._unwritten and known.until > now}
         self._index()
         self._lifted += [known.values for known in gone]
+        return in_force
 
     def _index(self) -> None:
         """Sort them by domain, so that a thousand suspended domains cost mail for others nothing."""
@@ -230,8 +218,9 @@ async def release(
             return released, False
 
 
-async def _written(connection: database.Connection, some: Sequence[_Known], now: float) -> None:
-    if some:
+async def _write(connection: database.Connection, some: Sequence[_Known], now: float) -> set[_Key]:
+    """Write these together, or where PostgreSQL refuses a value, each by itself; those that it refuses."""
+    try:
         await database.fetch(
             connection,
             "suspends_add",
@@ -240,6 +229,14 @@ async def _written(connection: database.Connection, some: Sequence[_Known], now:
             whos=[known.who for known in some],
             seconds=[known.until - now for known in some],
         )
+    except database.REFUSAL as error:
+        if not database.refuses_value(error):
+            raise
+        if len(some) > 1:
+            return {key for each in some for key in await _write(connection, [each], now)}
+        events.emit("suspend.failed", error=database.reason(error))
+        return {known.key for known in some}
+    return set()
 
 
 def _known(values: Mapping[str, Sequence[str]], until: float, reason: str, who: str = "") -> _Known:

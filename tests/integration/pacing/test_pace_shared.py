@@ -20,6 +20,7 @@ from queued.pacing.pace_shared import Shares
 from queued.waiting.deferral import Deferral
 from shared.config.queued.pacing import Pacing
 from shared.postgres import database as db
+from tests.fixtures.database.asked import asking
 from tests.fixtures.waiting import PATIENCE, eventually
 
 if TYPE_CHECKING:
@@ -346,14 +347,7 @@ async def test_hundreds_of_limits_are_fetched_by_few_statements_in_one_order(
     for paces, order in zip(workers, (domains, domains[::-1]), strict=True):
         for domain in order:
             assert isinstance(paces.ask(Fields("default", domain)), Deferral)
-    asked: list[str] = []
-    fetch = db.fetch
-
-    async def counted(source: db.Connection, name: str, /, **values: Any) -> list[db.Row]:
-        asked.append(name)
-        return await fetch(source, name, **values)
-
-    monkeypatch.setattr(db, "fetch", counted)
+    asked = asking(monkeypatch)
     await asyncio.gather(*(paces.shares.round(pool) for paces in workers))
     assert asked.count("pace_share") == 4
     for paces in workers:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
@@ -18,6 +18,7 @@ from queued.pacing.pace import Fields, Paces, Turn
 from queued.waiting.deferral import Deferral
 from shared.config.queued.pacing import Pacing
 from shared.postgres import database as db
+from tests.fixtures.database.asked import asking
 from tests.fixtures.waiting import PATIENCE
 
 if TYPE_CHECKING:
@@ -211,14 +212,7 @@ async def test_hundreds_of_suspends_are_lifted_by_few_statements(
     parked(factory, "d700.example")
     await follow(paces, connection)
     await db.fetch(connection, "suspend_remove", ids=None)
-    asked: list[str] = []
-    fetch = db.fetch
-
-    async def counted(source: db.Connection, name: str, /, **values: Any) -> list[db.Row]:
-        asked.append(name)
-        return await fetch(source, name, **values)
-
-    monkeypatch.setattr(db, "fetch", counted)
+    asked = asking(monkeypatch)
     await follow(paces, connection)
     assert due(factory) == mail
     assert asked.count("suspend_release") == 2

@@ -15,7 +15,7 @@ import pytest
 
 from queued.webhooks import history as reading
 from queued.webhooks.history import History
-from shared.postgres import database
+from tests.fixtures.database.asked import asking
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -91,14 +91,7 @@ async def test_history_is_read_once_for_all(
         await each.settled()
     monkeypatch.setattr(reading, "_FRESH", 3600.0)
     history._present -= 7200.0
-    asked = list[str]()
-    fetch = database.fetch
-
-    async def counted(connection: Any, query: str, /, **values: Any) -> Any:
-        asked.append(query)
-        return await fetch(connection, query, **values)
-
-    monkeypatch.setattr(database, "fetch", counted)
+    asked = asking(monkeypatch)
     factory.move(factory.rows(10), "HOLD")
     for each in every:
         await each.settled()
